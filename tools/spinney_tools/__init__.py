@@ -1,0 +1,1 @@
+"""The `spinney` command and what develops Spinney: tests, checks, benches, workloads, the simulator."""

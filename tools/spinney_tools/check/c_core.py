@@ -1,0 +1,76 @@
+"""The C core: without a warning under each compiler, and its C tests under sanitizers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from spinney_tools.check.step import Place, StepFailed, StepSkipped, command
+
+STRICT = ("-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
+SANITIZED = ("-std=c11", "-ffp-contract=off", "-g", "-O1", "-fno-omit-frame-pointer")
+C_TESTS = "tests/core/c"
+THREADED = "thread"  # in the name of the tests that run under the thread sanitizer
+
+
+def compiler(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise missing(f"{name} is not installed")
+    return found
+
+
+def missing(what: str) -> Exception:
+    """Where CI=true a step that cannot run is a failure, elsewhere it is skipped."""
+    return StepFailed(what) if os.environ.get("CI") == "true" else StepSkipped(what)
+
+
+def warnings(name: str, place: Place) -> str:
+    """Compiles as for real, since some warnings need the optimiser."""
+    build_objects([compiler(name), *STRICT, "-O3"], place, place.folder(f"warnings-{name}"))
+    return f"{len(place.sources())} files"
+
+
+def build_objects(compile_command: Sequence[str], place: Place, folder: Path) -> list[Path]:
+    """Compiles the core's sources, two at a time."""
+    objects = [folder / f"{source.stem}.o" for source in place.sources()]
+    include = f"-I{place.top / 'native' / 'include'}"
+
+    def compile_one(source: Path, target: Path) -> None:
+        command([*compile_command, include, "-c", source, "-o", target], place)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(compile_one, place.sources(), objects))
+    return objects
+
+
+def c_tests(place: Place) -> list[Path]:
+    return sorted((place.top / C_TESTS).glob("test_*.c"))
+
+
+def run_c_tests(tests: Sequence[Path], flags: Sequence[str], place: Place, folder: Path) -> str:
+    """Builds the core once and each test with it, and runs them."""
+    if not tests:
+        raise missing(f"no C tests in {C_TESTS}")
+    compile_command = [compiler("gcc"), *flags]
+    objects = build_objects(compile_command, place, folder)
+    native = place.top / "native"
+    include = [f"-I{native / 'include'}", f"-I{native / 'src'}", f"-I{place.top / C_TESTS}"]
+    for test in tests:
+        program = folder / test.stem
+        command([*compile_command, *include, test, *objects, "-o", program, "-pthread", "-lm"], place)
+        command([program], place)
+    return f"{len(tests)} programs"
+
+
+def memory(place: Place) -> str:
+    flags = [*SANITIZED, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    return run_c_tests(c_tests(place), flags, place, place.folder("memory"))
+
+
+def threads(place: Place) -> str:
+    tests = [test for test in c_tests(place) if THREADED in test.stem]
+    return run_c_tests(tests, [*SANITIZED, "-fsanitize=thread"], place, place.folder("threads"))

@@ -1,0 +1,61 @@
+"""The `spinney` command: a list of subcommands, each imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = {
+    "up": "show Spinney at work: live matches on sample readings, until Ctrl-C",
+    "match": "print the readings of files that match subscriptions, as JSON lines",
+    "test": "run the tests: all, or of core, mote, mobile, cloud, pipeline, system",
+    "check": "check format, lint, types, sanitizers, a short fuzzing, coverage",
+    "bench": "measure: matching, forest, json, or all, as tables",
+    "soak": "run the long tests and longer fuzzing",
+    "workloads": "make the benchmark's workloads",
+}
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"spinney {installed_version()}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        print(f"spinney: no command {name!r}{suggestion(name)}; see spinney --help", file=sys.stderr)
+        return USAGE_ERROR
+    try:
+        status = importlib.import_module(f"spinney_tools.{name}").main(rest)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    assert isinstance(status, int)
+    return status
+
+
+def overview() -> str:
+    rows = "\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
+    return (
+        "usage: spinney COMMAND [ARGUMENTS]\n\n"
+        "Publish and subscribe for sensor data; filters run where the data grows.\n\n"
+        f"commands:\n{rows}\n\n"
+        "spinney COMMAND --help says more about one; spinney --version names the version."
+    )
+
+
+def installed_version() -> str:
+    from importlib.metadata import version
+
+    return version("spinney")
+
+
+def suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, n=1)
+    return f", perhaps {close[0]!r}" if close else ""
