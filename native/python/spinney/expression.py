@@ -83,9 +83,17 @@ class Property(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Literal(Expression):
-    """A constant. Numbers are always float."""
+    """A constant. Numbers are always float. TRUE is not 1, though Python says so."""
 
     value: Value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return self.value.__class__ is other.value.__class__ and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((self.value.__class__, self.value))
 
 
 @dataclass(frozen=True, slots=True)
