@@ -1,0 +1,105 @@
+"""`spinney bench`: chooses the tables, prints them, and puts them into README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..workloads.cache import default_folder
+from ..workloads.generate import WORKLOADS, WorkloadError
+from ..workloads.programs import CompileError
+from .matching import WrongAnswer
+from .table import ReadmeError, Table, update_readme
+
+_BENCHES = ("matching", "forest", "json")
+_README = Path(__file__).resolve().parents[3] / "README.md"
+
+_EPILOG = """\
+examples:
+  spinney bench                       the table of the matching core: W1 to W4, all sizes; some minutes
+  spinney bench matching --quick      only sizes up to 20,000; a quarter of a minute
+  spinney bench all --update-readme   all tables, also put into README.md
+  spinney bench matching --only W2 --json
+
+Run it on a quiet machine. Figures are ratios to a baseline in the same run; absolute times differ between machines.
+
+exit codes: 0 done, 1 a target is missed and --strict was given, 2 wrong use or nothing to measure with,
+            3 the core gave a wrong answer
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs `spinney bench` and returns its exit code."""
+    options = _parser().parse_args(argv)
+    chosen = _BENCHES if options.bench == "all" else (options.bench,)
+    missed: list[str] = []
+    try:
+        for bench in chosen:
+            table, figures, misses = _run(bench, options)
+            print(json.dumps(figures) if options.json else table.markdown(), flush=True)
+            if not options.json and bench != chosen[-1]:
+                print()
+            if options.update_readme:
+                update_readme(_README, table)
+            missed += misses
+    except WrongAnswer as error:
+        return _fail(f"wrong answer: {error}", 3)
+    except (WorkloadError, CompileError, ReadmeError, OSError, subprocess.CalledProcessError) as error:
+        return _fail(str(error), 2)
+    for text in missed:
+        print(f"target missed: {text}", file=sys.stderr)
+    return 1 if missed and options.strict else 0
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"spinney bench: {text}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spinney bench",
+        description="Measure the core and print one table per question.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bench", nargs="?", choices=[*_BENCHES, "all"], default="matching", help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="matching: small sizes and short runs")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(WORKLOADS), default=[], metavar="W", help="matching: these only"
+    )
+    parser.add_argument("--json", action="store_true", help="print figures instead of a table")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
+    parser.add_argument(
+        "--data", type=Path, default=default_folder(), help="where workloads are kept (default: %(default)s)"
+    )
+    return parser
+
+
+def _run(bench: str, options: argparse.Namespace) -> tuple[Table, dict[str, Any], list[str]]:
+    """The table, its figures, and the targets that were missed."""
+    if bench == "forest":
+        from . import forest
+
+        trees = forest.measure(_progress)
+        missed = [f"forest {item.size:,}: {text}" for item in trees for text in item.missed()]
+        return forest.table(trees), {"forest": [item.as_json() for item in trees]}, missed
+    if bench == "json":
+        from . import json_door
+
+        door = json_door.measure(options.data, _progress)
+        return json_door.table(door), {"json": door.as_json()}, door.missed()
+    from . import matching
+
+    found = list(matching.measure(options.data, options.quick, options.only, _progress))
+    missed = [f"{item.workload} {item.size:,}: {text}" for item in found for text in item.missed()]
+    return matching.table(found), {"matching": [item.as_json() for item in found]}, missed
+
+
+def _progress(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
