@@ -116,6 +116,10 @@ typedef struct spinney_door {
 spinney_status spinney_reader_enter(spinney_reader *reader, spinney_door *door, spinney_error *error);
 void spinney_reader_leave(spinney_reader *reader);
 
+// Between two events of a long input: lets writers in, and goes on with the same answer as if entered again (there may
+// be more attributes now). On failure nothing is held.
+spinney_status spinney_reader_pause(spinney_reader *reader, spinney_door *door, spinney_error *error);
+
 // Appends the ids of the event to the answer.
 spinney_status spinney_match_event(spinney_reader *reader, spinney_error *error);
 // Notes that the answer for the next event begins here.

@@ -47,6 +47,12 @@ size_t spinney_utf8_encode(uint32_t code, char *out) {
   return length;
 }
 
+size_t spinney_utf8_shorten(const char *text, size_t length, size_t most) {
+  if (length <= most) return length;
+  while (most > 0 && continues(text + most)) most--;
+  return most;
+}
+
 static int eight_are_ascii(const char *at) {
   uint64_t word;
   memcpy(&word, at, sizeof word);

@@ -18,6 +18,9 @@ uint32_t spinney_utf8_decode(const char *at, size_t length);
 // Writes a code point and returns how many bytes that took.
 size_t spinney_utf8_encode(uint32_t code, char *out);
 
+// The length of as much of a text as fits in `most` bytes, whole code points only.
+size_t spinney_utf8_shorten(const char *text, size_t length, size_t most);
+
 // The first byte that is not UTF-8, or the end.
 const char *spinney_utf8_check(const char *at, const char *end);
 
