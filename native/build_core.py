@@ -8,6 +8,8 @@ there is one header and no second copy. Standard library and cffi only.
 from __future__ import annotations
 
 import argparse
+import importlib.machinery
+import importlib.util
 import os
 import re
 import shlex
@@ -114,7 +116,19 @@ def build(
         glue = Path(scratch) / "_core.c"
         write_glue(glue)
         link(compile_objects([*sources(), glue], objects or Path(scratch), flags), target, link_flags)
+    check_that_it_loads(target)
     return target
+
+
+def check_that_it_loads(module: Path) -> None:
+    """A linker lets undefined names of a module pass, so that only loading it shows that it is whole."""
+    loader = importlib.machinery.ExtensionFileLoader("spinney._core", str(module))
+    spec = importlib.util.spec_from_file_location("spinney._core", module, loader=loader)
+    assert spec is not None
+    try:
+        importlib.util.module_from_spec(spec)
+    except ImportError as error:
+        raise BuildError(f"the core was compiled but does not load: {error}") from error
 
 
 def _run(command: Sequence[str]) -> None:

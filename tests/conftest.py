@@ -61,6 +61,7 @@ def part_of(nodeid: str) -> str:
     return folders[1] if len(folders) > 2 else "others"
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One row for each part: how many tests, and its share of the time, just above pytest's closing line."""
     terminalreporter.section("parts")

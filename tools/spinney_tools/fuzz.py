@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spinney_tools.check.c_core import SANITIZED, compiler, missing
-from spinney_tools.check.step import Place, StepFailed, command
+from spinney_tools.check.c_core import SANITIZED, compiler
+from spinney_tools.check.step import Place, StepFailed, StepSkipped, command
 
 HARNESSES = "native/fuzz"
 KEPT = "build/fuzz"  # inputs found so far, and crashes: each run begins where the last one ended
@@ -37,7 +37,7 @@ def build(place: Place, harness: Path) -> Path:
         command([clang, *flags, *include, harness, *place.sources(), "-o", program, "-pthread", "-lm"], place)
     except StepFailed as failure:
         if "libclang_rt.fuzzer" in str(failure):
-            raise missing("clang has no libFuzzer: sudo apt install libclang-rt-dev") from None
+            raise StepSkipped("clang has no libFuzzer: sudo apt install libclang-rt-dev") from None
         raise
     return program
 

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         parser.error(str(error))
     wanted = targets(top, known.part)
     if not wanted:
-        print(f"{', '.join(known.part)}: no tests yet")
+        print(f"{', '.join(known.part) or 'spinney'}: no tests yet")
         return 0
     return run_pytest(top, [*wanted, *rest])
 

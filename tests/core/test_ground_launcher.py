@@ -1,0 +1,389 @@
+"""./spinney sets up a fresh clone: what is due when, what it says, and what it leaves behind."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from subprocess import PIPE
+from types import ModuleType
+from typing import Any
+
+import cffi
+import pytest
+
+TOP = Path(__file__).parents[2]
+COMPILING = "spinney: compiling the C core"
+INTERPRETER = ("/usr/bin/python3.11", "3.11.2")
+
+# A build backend that needs no network. The package that it installs is a command that tells how it was called.
+BACKEND = """
+import zipfile
+from pathlib import Path
+
+COMMAND = "import sys\\ndef main():\\n    print('called with', sys.argv[1:])\\n    return 7\\n"
+FILES = {
+    "spinney_tools/cli.py": COMMAND,
+    "cffi.pth": SITE,
+    "spinney-0.dist-info/METADATA": "Metadata-Version: 2.1\\nName: spinney\\nVersion: 0\\nProvides-Extra: test\\n",
+    "spinney-0.dist-info/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    "spinney-0.dist-info/entry_points.txt": "[console_scripts]\\nspinney = spinney_tools.cli:main\\n",
+}
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    name = "spinney-0-py3-none-any.whl"
+    with zipfile.ZipFile(Path(folder) / name, "w") as wheel:
+        for file, text in FILES.items():
+            wheel.writestr(file, text)
+        wheel.writestr("spinney-0.dist-info/RECORD", "".join(f"{file},,\\n" for file in FILES))
+    return name
+"""
+PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A small clone: the real launcher and core build, over a package and a C core of a few lines."""
+    return make_clone(tmp_path / "a clone")
+
+
+def make_clone(top: Path) -> Path:
+    for folder in ("native/include", "native/src", "native/python/spinney", "tests/core", "tests/mote"):
+        (top / folder).mkdir(parents=True)
+    shutil.copy(TOP / "spinney", top)
+    shutil.copy(TOP / "native/build_core.py", top / "native")
+    (top / "pyproject.toml").write_text(PYPROJECT)
+    (top / "backend.py").write_text(f"SITE = {str(Path(cffi.__file__).parents[1])!r}\n{BACKEND}")
+    (top / "native/hatch_build.py").write_text("")
+    (top / "native/include/spinney.h").write_text("// one function\nint spinney_one(void);\n")
+    (top / "native/src/one.c").write_text('#include "spinney.h"\nint spinney_one(void) { return 1; }\n')
+    (top / "tests/core/test_one.py").write_text("")
+    return top
+
+
+def launcher_of(top: Path) -> ModuleType:
+    loader = SourceFileLoader("launcher", str(top / "spinney"))
+    spec = importlib.util.spec_from_loader("launcher", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def call(top: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, top / "spinney", *arguments],
+        env={**os.environ, "PIP_NO_INDEX": "1", "SPINNEY_REQUIRE_NATIVE": "0", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def path_without_compiler(folder: Path) -> str:
+    """A PATH with nothing on it but what a virtual environment's own scripts may want."""
+    folder.mkdir()
+    for program in ("sh", "env"):
+        found = shutil.which(program)
+        assert found is not None
+        (folder / program).symlink_to(found)
+    return str(folder)
+
+
+# ---- The whole way, over a real environment and a real pip -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def first_call(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A clone with what `python -m venv` leaves where ensurepip is missing, a Python and no pip; and its first call."""
+    top = make_clone(tmp_path_factory.mktemp("whole") / "a clone")
+    (top / ".venv/bin").mkdir(parents=True)
+    (top / ".venv/bin/python").symlink_to(sys.executable)
+    return top, call(top, "match", "-s", "NO2 > 40")
+
+
+@pytest.fixture
+def working(first_call: tuple[Path, subprocess.CompletedProcess[str]]) -> Iterator[Path]:
+    """That clone, in which nothing is due; what a test changes in it is put back."""
+    top, _ = first_call
+    kept = {file: file.read_bytes() for file in (top / "pyproject.toml", top / "backend.py", top / "native/src/one.c")}
+    call(top)
+    yield top
+    for file, content in kept.items():
+        file.write_bytes(content)
+
+
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines of progress, without their times."""
+    return [line.split(" ...")[0] for line in done.stderr.splitlines()]
+
+
+def test_a_half_made_environment_is_made_again(first_call: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    making = f"spinney: making .venv with Python {sys.version.split()[0]}"
+    assert said(first_call[1]) == [making, "spinney: installing spinney", COMPILING]
+
+
+def test_the_launcher_becomes_the_command(first_call: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    assert first_call[1].stdout == "called with ['match', '-s', 'NO2 > 40']\n"
+    assert first_call[1].returncode == 7
+
+
+def test_a_second_call_has_nothing_to_say(working: Path) -> None:
+    done = call(working, "match")
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_changed_c_is_compiled_and_nothing_else_done(working: Path) -> None:
+    (working / "native/src/one.c").write_text('#include "spinney.h"\nint spinney_one(void) { return 2 - 1; }\n')
+    assert said(call(working)) == [COMPILING]
+
+
+def test_broken_c_is_shown_and_leaves_no_old_core(working: Path) -> None:
+    (working / "native/src/one.c").write_text("this is not C\n")
+    done = call(working)
+    assert done.returncode == 7, "pure Python goes on"
+    assert "this is not C" in done.stderr
+    assert not (working / "native/python/spinney/_core.abi3.so").exists()
+
+
+def test_broken_c_fails_where_the_core_is_required(working: Path) -> None:
+    (working / "native/src/one.c").write_text("this is not C\n")
+    done = call(working, SPINNEY_REQUIRE_NATIVE="1")
+    assert done.returncode == 1
+    assert "this is not C" in done.stderr
+
+
+def test_without_a_compiler_one_line_names_the_package_and_pure_python_goes_on(working: Path, tmp_path: Path) -> None:
+    bare = path_without_compiler(tmp_path / "bin")
+    done = call(working, PATH=bare)
+    assert done.returncode == 7, done.stderr
+    assert done.stderr.splitlines()[1:] == [
+        "spinney: no C compiler found; install one for the fast core: sudo apt install build-essential "
+        "(until then: pure Python, which is slower)"
+    ]
+    assert call(working, PATH=bare).stderr == "", "said once, not at every call"
+    assert said(call(working)) == [COMPILING], "a compiler that came meanwhile is used"
+
+
+def test_a_second_launcher_waits_for_the_first(working: Path) -> None:
+    (working / "pyproject.toml").write_text(f"{PYPROJECT}# changed\n")
+    with (working / "spinney").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = subprocess.Popen([sys.executable, working / "spinney"], stdout=PIPE, stderr=PIPE, text=True)
+        assert second.stderr is not None
+        assert second.stderr.readline() == "spinney: waiting for another ./spinney that is setting up .venv\n"
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        _, rest = second.communicate()
+    assert (second.returncode, rest.split(" ...")[0]) == (7, "spinney: installing spinney")
+
+
+def test_a_failing_pip_speaks_for_itself_and_what_was_installed_stays(working: Path) -> None:
+    (working / "backend.py").write_text("raise ImportError('a broken backend')\n")
+    (working / "pyproject.toml").write_text(f"{PYPROJECT}# changed\n")
+    done = call(working)
+    assert done.returncode == 1
+    assert "a broken backend" in done.stderr
+    assert json.loads((working / ".venv/spinney-stamp.json").read_text())["extras"] == []
+
+
+# ---- What is due -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ready(clone: Path) -> tuple[ModuleType, dict[str, Any]]:
+    """A launcher, and the stamp of an environment in which nothing is due for a base command."""
+    launcher = launcher_of(clone)
+    (clone / ".venv/bin").mkdir(parents=True)
+    for name in ("python", "spinney"):
+        (clone / ".venv/bin" / name).touch()
+    stamp = {
+        "format": launcher.STAMP_FORMAT,
+        "root": str(clone),
+        "python": list(INTERPRETER),
+        "extras": ["test"],
+        "packages": launcher.packages_key(),
+        "core": launcher.core_key(),
+        "compiled": False,
+    }
+    return launcher, stamp
+
+
+def due(launcher: ModuleType, stamp: dict[str, Any], *extras: str, python: tuple[str, str] = INTERPRETER) -> list[str]:
+    steps: list[str] = launcher.steps(stamp, launcher.Wanted(python, frozenset(extras)))
+    return steps
+
+
+EVERYTHING = ["environment", "packages", "core"]
+
+
+def test_nothing_is_due_for_what_is_installed(ready: tuple[ModuleType, dict[str, Any]]) -> None:
+    assert due(*ready) == []
+    assert due(*ready, "test") == []
+
+
+def test_another_extra_is_installed_and_the_core_left_alone(ready: tuple[ModuleType, dict[str, Any]]) -> None:
+    assert due(*ready, "test", "cloud") == ["packages"]
+
+
+def test_another_interpreter_makes_everything_again(ready: tuple[ModuleType, dict[str, Any]]) -> None:
+    assert due(*ready, python=("/usr/bin/python3.11", "3.11.3")) == EVERYTHING
+    assert due(*ready, python=("/opt/python3.11", "3.11.2")) == EVERYTHING
+
+
+@pytest.mark.parametrize("change", [{"format": 0}, {"root": "/elsewhere"}, {"python": None}])
+def test_a_stamp_of_something_else_makes_everything_again(
+    ready: tuple[ModuleType, dict[str, Any]], change: dict[str, Any]
+) -> None:
+    launcher, stamp = ready
+    assert due(launcher, {**stamp, **change}) == EVERYTHING
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
+def test_a_torn_stamp_makes_everything_again(ready: tuple[ModuleType, dict[str, Any]], text: str) -> None:
+    launcher, _ = ready
+    launcher.STAMP.write_text(text)
+    assert due(launcher, launcher.read_stamp()) == EVERYTHING
+
+
+def test_a_python_that_went_away_makes_everything_again(ready: tuple[ModuleType, dict[str, Any]]) -> None:
+    launcher, stamp = ready
+    (launcher.VENV / "bin/python").unlink()
+    (launcher.VENV / "bin/python").symlink_to("/nowhere/python3")
+    assert due(launcher, stamp) == EVERYTHING
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "native/hatch_build.py"])
+def test_changed_packaging_is_installed_again(ready: tuple[ModuleType, dict[str, Any]], file: str) -> None:
+    launcher, stamp = ready
+    (launcher.ROOT / file).write_text("# changed\n")
+    assert due(launcher, stamp) == ["packages"]
+
+
+@pytest.mark.parametrize("file", ["src/new.c", "src/new.h", "include/spinney.h", "build_core.py"])
+def test_changed_c_is_compiled_again(ready: tuple[ModuleType, dict[str, Any]], file: str) -> None:
+    launcher, stamp = ready
+    (launcher.ROOT / "native" / file).write_text("// changed\n")
+    assert due(launcher, stamp) == ["core"]
+
+
+def test_a_core_that_went_away_is_compiled_again(ready: tuple[ModuleType, dict[str, Any]]) -> None:
+    launcher, stamp = ready
+    assert due(launcher, {**stamp, "compiled": True}) == ["core"]
+
+
+def test_a_required_core_is_tried_again_each_time(
+    ready: tuple[ModuleType, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPINNEY_REQUIRE_NATIVE", "1")
+    assert due(*ready) == ["core"]
+
+
+@pytest.mark.parametrize(
+    ("line", "extras"),
+    [
+        ("", set()),
+        ("--help", set()),
+        ("match -s x readings.jsonl", set()),
+        ("up", set()),
+        ("test core", {"test"}),
+        ("test mobile -k outbox", {"test", "mobile"}),
+        ("test tests/cloud/test_gateway.py", {"test", "cloud"}),
+        ("test", {"test"}),
+        ("test -k pipeline", {"test"}),
+        ("soak", {"test"}),
+        ("bench matching", {"test"}),
+        ("check", {"dev"}),
+    ],
+)
+def test_a_command_installs_what_it_needs_and_no_more(clone: Path, line: str, extras: set[str]) -> None:
+    assert launcher_of(clone).extras_for(line.split()) == extras
+
+
+def test_all_tests_need_what_the_parts_that_have_tests_need(clone: Path) -> None:
+    (clone / "tests/pipeline/deep").mkdir(parents=True)
+    (clone / "tests/pipeline/deep/test_lake.py").touch()
+    assert launcher_of(clone).extras_for(["test"]) == {"test", "cloud", "pipeline"}
+
+
+def test_a_raspberry_pi_never_pulls_spark() -> None:
+    launcher = launcher_of(TOP)
+    assert "pipeline" not in launcher.PARTS["mobile"]
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert not any("pyspark" in need for need in [*project["dependencies"], *extras["mobile"], *extras["test"]])
+
+
+# ---- What it says ------------------------------------------------------------------------------------------------
+
+
+def test_an_old_python_is_told_so(clone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    launcher = launcher_of(clone)
+    monkeypatch.setattr(launcher, "OLDEST", (4, 11))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(launcher.SetupError, match=r"needs Python >= 3\.11; this is 3\.\d+\.\d+"):
+        launcher.use_recent_python([])
+
+
+def test_an_old_python_gives_way_to_a_newer_one_that_starts(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    launcher = launcher_of(clone)
+    for name, status in (("python3.11", 127), ("python3.12", 0)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")
+        (tmp_path / name).chmod(0o755)
+    become: list[list[str]] = []
+    monkeypatch.setattr(launcher, "OLDEST", (4, 11))
+    monkeypatch.setattr(launcher, "become", become.append)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(launcher.SetupError):  # only because become() comes back here
+        launcher.use_recent_python(["test"])
+    assert become == [[str(tmp_path / "python3.12"), str(clone / "spinney"), "test"]]
+
+
+def test_a_python_without_venv_names_the_package(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = launcher_of(clone)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ensurepip" else object())
+    with pytest.raises(launcher.SetupError, match=r"sudo apt install python3\.11-venv$"):
+        launcher.make_environment({}, launcher.Wanted(INTERPRETER, frozenset()))
+
+
+def test_a_missing_network_is_hinted_at(clone: Path) -> None:
+    launcher = launcher_of(clone)
+    assert "is there a network?" in launcher.with_hint("ERROR: No matching distribution found for cffi")
+    assert launcher.with_hint("ERROR: a compiler said no") == "ERROR: a compiler said no"
+
+
+def test_an_interrupt_says_that_the_next_call_goes_on(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher = launcher_of(clone)
+
+    def interrupted(_wanted: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher, "set_up", interrupted)
+    assert launcher.prepare(["match"]) == 130
+    assert "the next ./spinney takes it up again" in capsys.readouterr().err
+
+
+def test_what_is_cut_short_leaves_no_stamp(
+    ready: tuple[ModuleType, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, stamp = ready
+    launcher.write_stamp(stamp)
+
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launcher.set_up(launcher.Wanted(INTERPRETER, frozenset(["cloud"])))
+    assert launcher.read_stamp() == {}
