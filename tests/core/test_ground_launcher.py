@@ -20,6 +20,8 @@ from typing import Any
 import cffi
 import pytest
 
+from spinney_tools import test as test_command
+
 TOP = Path(__file__).parents[2]
 COMPILING = "spinney: compiling the C core"
 INTERPRETER = ("/usr/bin/python3.11", "3.11.2")
@@ -311,6 +313,10 @@ def test_all_tests_need_what_the_parts_that_have_tests_need(clone: Path) -> None
     (clone / "tests/pipeline/deep").mkdir(parents=True)
     (clone / "tests/pipeline/deep/test_lake.py").touch()
     assert launcher_of(clone).extras_for(["test"]) == {"test", "cloud", "pipeline"}
+
+
+def test_the_launcher_and_the_command_know_the_same_parts() -> None:
+    assert tuple(launcher_of(TOP).PARTS) == test_command.PARTS
 
 
 def test_a_raspberry_pi_never_pulls_spark() -> None:
