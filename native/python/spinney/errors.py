@@ -35,3 +35,11 @@ class PublicationError(SpinneyError, ValueError):
 
 class MatcherError(SpinneyError):
     """A matcher that cannot do what was asked: an id twice, an id that is not there, no memory."""
+
+
+class SnapshotError(SpinneyError, ValueError):
+    """A snapshot of something else, or in a form that this version cannot read."""
+
+
+class LabelError(SpinneyError, ValueError):
+    """A label that is not one: it came over a link, so it can be anything."""
