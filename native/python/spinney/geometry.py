@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 Position = tuple[float, float]
 """(x, y), that is (long, lat)."""
@@ -71,7 +72,7 @@ class Polygon:
             return Place.OUTSIDE
         inside = False
         for ring in self.rings:
-            for (x1, y1), (x2, y2) in zip(ring, ring[1:], strict=False):
+            for (x1, y1), (x2, y2) in pairwise(ring):
                 side = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)
                 if side == 0 and min(x1, x2) <= x <= max(x1, x2) and min(y1, y2) <= y <= max(y1, y2):
                     return Place.BORDER

@@ -36,8 +36,8 @@ from .expression import (
 )
 from .geometry import BBox, Geometry, MultiPolygon, Point, Polygon, Position, Ring
 from .json_source import BadJson, Path, RepeatedKey
-from .limits import MAX_DEPTH, check_bbox, check_position, check_ring
-from .text import FUNCTIONS, read_filter
+from .limits import MAX_DEPTH, can_be_number, check_bbox, check_depth, check_position, check_ring, check_string
+from .text import FUNCTIONS, plural, read_filter
 
 T = TypeVar("T")
 
@@ -46,7 +46,6 @@ _ARITHMETIC = ("+", "-", "*", "/", "%", "div", "^")
 _SPATIAL = {"s_intersects": "intersects", "s_within": "within"}
 _TEMPORAL = {"t_before": "before", "t_after": "after", "t_during": "during"}
 _LOCATION = {"property": "location"}
-_NEVER_KNOWN = {"op": "=", "args": [{"op": "/", "args": [0, 0]}, 0]}
 
 
 def filter_from_json(item: Any, source: str | None = None) -> Filter:
@@ -58,16 +57,28 @@ def filter_from_json(item: Any, source: str | None = None) -> Filter:
 
 
 def read_condition(item: Any, path: Path) -> Filter:
-    """A condition at a path: CQL2 JSON, TRUE or FALSE, or a string with CQL2 Text at the top of a member."""
+    """A whole condition at a path: CQL2 JSON, TRUE or FALSE, or CQL2 Text in a string."""
+    if isinstance(item, str):
+        return read_embedded(item, path, read_filter)
+    return _checked(check_depth, _condition(item, path), path)
+
+
+def read_number(item: Any, path: Path) -> Expression:
+    """A whole value at a path that can be a number."""
+    return _checked(check_depth, _number_value(item, path), path)
+
+
+def _condition(item: Any, path: Path) -> Filter:
     if isinstance(item, bool):
         return Constant(item)
-    if isinstance(item, str) and "args" not in path:
-        return read_embedded(item, path, read_filter)
+    if not isinstance(item, dict):
+        raise BadJson(path, f"expected a condition, found {_kind(item)}", expected="a condition")
     name, arguments = _operation(item, path)
     make = _CONDITIONS.get(name)
     if make is None:
         kind = "a value" if name in (*_ARITHMETIC, "abs", "distance", "casei") else "unknown"
-        message = f"'{name[:40]}' is {kind}; expected a condition, one of {', '.join(_CONDITIONS)}"
+        known = ", ".join(_CONDITIONS).replace("isnull", "isNull")
+        message = f"'{name[:40]}' is {kind}; expected a condition, one of {known}"
         raise BadJson((*path, "op"), message, found=name, expected="a condition")
     return make(name, arguments, (*path, "args"))
 
@@ -106,67 +117,69 @@ def members(item: Any, path: Path, known: tuple[str, ...]) -> None:
 
 
 def _kind(item: Any) -> str:
+    if item in ("", []):
+        return "an empty array" if isinstance(item, list) else "an empty string"
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(item), "a number")
 
 
 def _exactly(count: int, arguments: list[Any], path: Path) -> list[Any]:
     if len(arguments) != count:
-        raise BadJson(path, f"expected {count} arguments, found {len(arguments)}", expected=f"{count} arguments")
+        expected = plural(count, "argument")
+        raise BadJson(path, f"expected {expected}, found {len(arguments)}", expected=expected)
     return arguments
 
 
 def _joined(name: str, arguments: list[Any], path: Path) -> Filter:
     if len(arguments) < 2:
         raise BadJson(path, f"'{name}' takes 2 conditions or more", expected="2 conditions")
-    parts = [read_condition(item, (*path, i)) for i, item in enumerate(arguments)]
+    parts = [_condition(item, (*path, i)) for i, item in enumerate(arguments)]
     return conjunction(*parts) if name == "and" else disjunction(*parts)
 
 
-def _not(name: str, arguments: list[Any], path: Path) -> Filter:
-    return Not(read_condition(_exactly(1, arguments, path)[0], (*path, 0)))
+def _not(_name: str, arguments: list[Any], path: Path) -> Filter:
+    return Not(_condition(_exactly(1, arguments, path)[0], (*path, 0)))
 
 
 def _compare(name: str, arguments: list[Any], path: Path) -> Filter:
     left, right = _exactly(2, arguments, path)
-    return Compare(name, read_value(left, (*path, 0)), read_value(right, (*path, 1)))  # type: ignore[arg-type]  # a key
+    return Compare(name, _value(left, (*path, 0)), _value(right, (*path, 1)))  # type: ignore[arg-type]  # a key
 
 
-def _between(name: str, arguments: list[Any], path: Path) -> Filter:
-    values = [read_value(item, (*path, i)) for i, item in enumerate(_exactly(3, arguments, path))]
-    for i in (1, 2):
-        bound = values[i]
-        if isinstance(bound, CaseFold) or (isinstance(bound, Literal) and not isinstance(bound.value, float)):
-            raise BadJson((*path, i), "expected a number", expected="a number")
-    return Between(*values)
+def _between(_name: str, arguments: list[Any], path: Path) -> Filter:
+    operand, low, high = _exactly(3, arguments, path)
+    bounds = _number_value(low, (*path, 1)), _number_value(high, (*path, 2))
+    return Between(_value(operand, (*path, 0)), *bounds)
 
 
-def _in(name: str, arguments: list[Any], path: Path) -> Filter:
+def _in(_name: str, arguments: list[Any], path: Path) -> Filter:
     operand, values = _exactly(2, arguments, path)
     if not isinstance(values, list) or not values:
         raise BadJson((*path, 1), "expected an array of values that is not empty", expected="an array")
-    return In(read_value(operand, (*path, 0)), tuple(read_value(item, (*path, 1, i)) for i, item in enumerate(values)))
+    return In(_value(operand, (*path, 0)), tuple(_value(item, (*path, 1, i)) for i, item in enumerate(values)))
 
 
-def _like(name: str, arguments: list[Any], path: Path) -> Filter:
+def _like(_name: str, arguments: list[Any], path: Path) -> Filter:
     operand, pattern = _exactly(2, arguments, path)
     place: Path = (*path, 1)
-    folds = isinstance(pattern, dict)
-    while isinstance(pattern, dict):
-        inner, arguments = _operation(pattern, place)
-        if inner != "casei":
-            break
+    folds = _is_casei(pattern)
+    while _is_casei(pattern):
+        _, arguments = _operation(pattern, place)
         pattern, place = _exactly(1, arguments, (*place, "args"))[0], (*place, "args", 0)
     if not isinstance(pattern, str):
         raise BadJson(place, f"expected a pattern, a string, found {_kind(pattern)}", expected="a string")
-    return Like(read_value(operand, (*path, 0)), pattern, folds)
+    return Like(_value(operand, (*path, 0)), _checked(check_string, pattern, place), folds)
 
 
-def _is_null(name: str, arguments: list[Any], path: Path) -> Filter:
+def _is_casei(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("op"), str) and item["op"].lower() == "casei"
+
+
+def _is_null(_name: str, arguments: list[Any], path: Path) -> Filter:
     operand = _exactly(1, arguments, path)[0]
     if isinstance(operand, dict) and operand == {"op": "location", "args": []}:
         return IsNull(Location())
-    return IsNull(read_value(operand, (*path, 0)))
+    return IsNull(_value(operand, (*path, 0)))
 
 
 _CONDITIONS: dict[str, Callable[[str, list[Any], Path], Filter]] = {
@@ -186,28 +199,39 @@ _CONDITIONS: dict[str, Callable[[str, list[Any], Path], Filter]] = {
 # ---- values
 
 
-def read_value(item: Any, path: Path) -> Expression:
-    """A value at a path."""
-    if isinstance(item, bool | str):
+def _number_value(item: Any, path: Path) -> Expression:
+    number = _value(item, path)
+    if not can_be_number(number):
+        raise BadJson(path, f"expected a number, found {_kind(item)}", expected="a number")
+    return number
+
+
+def _value(item: Any, path: Path) -> Expression:
+    if isinstance(item, bool):
         return Literal(item)
+    if isinstance(item, str):
+        return Literal(_checked(check_string, item, path))
     if isinstance(item, int | float):
         return Literal(_number(item, path))
-    if isinstance(item, dict) and "op" not in item:
+    if not isinstance(item, dict):
+        hint = "; a test for a missing attribute is isNull" if item is None else ""
+        raise BadJson(path, f"expected a value, found {_kind(item)}{hint}", expected="a value")
+    if "op" not in item:
         return _named_value(item, path)
     name, arguments = _operation(item, path)
     inner: Path = (*path, "args")
     if name in _ARITHMETIC:
         left, right = _exactly(2, arguments, inner)
-        operands = read_value(left, (*inner, 0)), read_value(right, (*inner, 1))
+        operands = _number_value(left, (*inner, 0)), _number_value(right, (*inner, 1))
         return Arithmetic(name, *operands)  # type: ignore[arg-type]  # one of _ARITHMETIC
     if name == "casei":
-        operand = read_value(_exactly(1, arguments, inner)[0], (*inner, 0))
+        operand = _value(_exactly(1, arguments, inner)[0], (*inner, 0))
         if isinstance(operand, Literal) and not isinstance(operand.value, str):
             raise BadJson((*inner, 0), "expected a string", expected="a string")
         return operand if isinstance(operand, CaseFold) else CaseFold(operand)
     if name.upper() in FUNCTIONS:
         items = _exactly(FUNCTIONS[name.upper()], arguments, inner)
-        values = tuple(read_value(item, (*inner, i)) for i, item in enumerate(items))
+        values = tuple(_number_value(item, (*inner, i)) for i, item in enumerate(items))
         return Call(name, values)  # type: ignore[arg-type]  # a key of FUNCTIONS
     kind = "a condition" if name in _CONDITIONS else "unknown"
     known = ", ".join((*_ARITHMETIC, "casei", "abs", "distance"))
@@ -221,6 +245,7 @@ def _named_value(item: dict[str, Any], path: Path) -> Expression:
     ((kind, value),) = item.items()
     if not isinstance(value, str) or not value:
         raise BadJson((*path, kind), f"expected a string that is not empty, found {_kind(value)}", expected="a string")
+    _checked(check_string, value, (*path, kind))
     return Property(value) if kind == "property" else _moment(value, (*path, kind), date=kind == "date")
 
 
@@ -230,7 +255,7 @@ def _number(item: Any, path: Path) -> float:
     except OverflowError:
         number = math.inf
     if number is None or not math.isfinite(number):
-        found = _kind(item) if number is None else "a number beyond a double"
+        found = _kind(item) if number is None else "one that no double can hold"
         raise BadJson(path, f"expected a number, found {found}", expected="a number")
     return number
 
@@ -254,7 +279,7 @@ def _temporal(name: str, arguments: list[Any], path: Path) -> Filter:
 
 def _temporal_side(item: Any, path: Path) -> Expression | Interval:
     if not (isinstance(item, dict) and "interval" in item):
-        return read_value(item, path)
+        return _number_value(item, path)
     members(item, path, ("interval",))
     path = (*path, "interval")
     if not isinstance(item["interval"], list) or len(item["interval"]) != 2:
@@ -343,7 +368,7 @@ def filter_to_json(condition: Filter) -> Any:
     """CQL2 JSON of a filter."""
     match condition:
         case Constant(value):
-            return _NEVER_KNOWN if value is None else value
+            return _op("=", _op("/", 0, 0), 0) if value is None else value
         case Compare(operator, left, right):
             return _op(operator, value_to_json(left), value_to_json(right))
         case And(operands):

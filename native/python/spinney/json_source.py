@@ -7,9 +7,15 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
 from .errors import SyntaxError
+from .limits import MAX_DEPTH
 from .tokens import MAX_TEXT, error_at
 
 Path = tuple[str | int, ...]
+
+_MAX_DIGITS = 310
+_MAX_PATH = 80
+_MAX_DEPTH = 2 * MAX_DEPTH + 50
+"""Levels of nesting in the JSON of a subscription: an operation takes two, and there is more around and below."""
 
 
 class BadJson(ValueError):
@@ -42,15 +48,38 @@ def read(source: str) -> Any:
     if len(source) > MAX_TEXT:
         raise SyntaxError(f"longer than {MAX_TEXT} characters", line=1, column=1)
     try:
-        return json.loads(source, object_pairs_hook=_object)
+        item = json.loads(source, object_pairs_hook=_object, parse_int=_whole)
     except JSONDecodeError as error:
-        message = error.msg[0].lower() + error.msg[1:]
+        message = f"not JSON: {error.msg[0].lower()}{error.msg[1:]}"
         found = source[error.pos : error.pos + 20]
         raise SyntaxError(message, line=error.lineno, column=error.colno, found=found) from None
     except RecursionError:
-        raise SyntaxError("nested too deeply", line=1, column=1) from None
-    except ValueError as error:  # an integer of too many digits
-        raise SyntaxError(str(error).split(";")[0], line=1, column=1) from None
+        raise _too_deep() from None
+    _check_depth(item)
+    return item
+
+
+def _check_depth(item: Any) -> None:
+    level, depth = [item], 0
+    while level:
+        depth += 1
+        if depth > _MAX_DEPTH:
+            raise _too_deep()
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, dict | list)
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+
+
+def _too_deep() -> SyntaxError:
+    return SyntaxError(f"nested deeper than {_MAX_DEPTH} levels of JSON", line=1, column=1)
+
+
+def _whole(digits: str) -> float:
+    """An integer; infinite, and so refused with its place, beyond the digits of any double."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -64,13 +93,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def path_text(path: Path) -> str:
-    """('args', 1, 'op') as args[1].op."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    """('args', 1, 'op') as args[1].op; of a long one the end."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return text if len(text) <= _MAX_PATH else "..." + text[-_MAX_PATH:]
 
 
 def offset_of(source: str, path: Path) -> int:
     """Where the value at a path begins in the text; where its parent begins if the path leads nowhere."""
-    decoder, position = JSONDecoder(), _skip_space(source, 0)
+    decoder, position = JSONDecoder(parse_int=_whole), _skip_space(source, 0)
     for step in path:
         following = _step(decoder, source, position, step)
         if following is None:

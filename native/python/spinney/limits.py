@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from .expression import Node
+import re
+
+from .expression import CaseFold, Expression, Literal, Node
 from .geometry import BBox, Position
 
 MAX_DEPTH = 100
 """Levels of nesting in one filter: far beyond what people write, far below Python's stack."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_depth(node: Node) -> None:
@@ -17,6 +21,19 @@ def check_depth(node: Node) -> None:
         if depth > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
         level = [child for item in level for child in item.children()]
+
+
+def check_string(text: str) -> None:
+    """Python's strings can hold half of a character, which UTF-8 cannot say."""
+    if not text.isascii() and (half := _SURROGATE.search(text)):
+        raise ValueError(f"{half[0]!r} is half of a surrogate pair, not a character")
+
+
+def can_be_number(expression: Expression) -> bool:
+    """False for what is a string or a boolean whatever the publication."""
+    if isinstance(expression, Literal):
+        return isinstance(expression.value, float)
+    return not isinstance(expression, CaseFold)
 
 
 def check_position(position: Position) -> None:
@@ -31,7 +48,7 @@ def check_position(position: Position) -> None:
 def check_ring(ring: tuple[Position, ...]) -> None:
     """A closed line around something."""
     if len(ring) < 4:
-        raise ValueError(f"a ring of a polygon has 4 positions or more, the last being the first again; found {len(ring)}")
+        raise ValueError(f"a ring of a polygon has 4 positions or more, the last equal to the first; found {len(ring)}")
     if ring[0] != ring[-1]:
         raise ValueError("a ring of a polygon must end where it begins")
 

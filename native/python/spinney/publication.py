@@ -9,6 +9,7 @@ from typing import Any
 from . import instants
 from .errors import PublicationError
 from .expression import Value
+from .limits import check_string
 
 RESERVED: Mapping[str, type] = {
     "id": str,
@@ -27,14 +28,16 @@ _TYPE_NAMES = {float: "a number", str: "a string", bool: "a boolean"}
 def attribute(publication: Mapping[str, Any], name: str) -> Value | None:
     """The value of one attribute, numbers as doubles; None when it is missing."""
     value = publication.get(name)
-    if value is None or value.__class__ is str or value.__class__ is bool:
+    if value is None or value.__class__ is bool or (value.__class__ is str and value.isascii()):
         return value
     return _clean(name, value)
 
 
 def _clean(name: str, value: Any) -> Value:
-    if isinstance(value, str | bool):
+    if isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return _clean_string(name, value)
     if not isinstance(value, int | float):
         raise PublicationError(
             f"{name}: a value is a number, a string or a boolean, not {type(value).__name__}", attribute=name
@@ -46,6 +49,14 @@ def _clean(name: str, value: Any) -> Value:
     if not math.isfinite(number):
         raise PublicationError(f"{name}: {_short(value)} is not a finite number", attribute=name)
     return number
+
+
+def _clean_string(name: str, value: str) -> str:
+    try:
+        check_string(value)
+    except ValueError as error:
+        raise PublicationError(f"{name}: {error}", attribute=name) from None
+    return str.__str__(value)  # the plain string of a subclass, such as a member of an enum
 
 
 def _short(value: Any) -> str:
@@ -64,6 +75,7 @@ def read(item: Any) -> dict[str, Value]:
     for name, value in item.items():
         if not isinstance(name, str) or not name:
             raise PublicationError(f"an attribute's name is a string that is not empty, not {name!r}")
+        _clean_string(repr(name), name)
         if value is not None:
             publication[name] = _reserved(name, value) if name in RESERVED else _clean(name, value)
     return publication

@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from .expression import Filter
-from .json_form import filter_to_json, members, read_condition, read_embedded, read_value, value_to_json
+from .json_form import filter_to_json, members, read_condition, read_embedded, read_number, value_to_json
 from .json_source import BadJson, Path
+from .limits import check_string
 from .subscription import ContentSubscription, DeadBand, StateSubscription, Subscription, TopKSubscription
 from .subscription_text import MAX_K, MAX_LAST, MAX_SECONDS, duration_seconds, read_subscription
 from .text import Reader
@@ -57,7 +58,9 @@ def _read(item: Any) -> AnySubscription:
 
 
 def _read_text(item: dict[str, Any]) -> AnySubscription:
-    text = _string(item, "text")
+    text = item["text"]
+    if not isinstance(text, str):
+        raise BadJson(("text",), "expected a subscription in a string", expected="a string")
     subscription: AnySubscription = read_embedded(text, ("text",), read_subscription)
     options = _STATE_OPTIONS if isinstance(subscription, StateSubscription) else ()
     members(item, (), ("text", *_COMMON, *options))
@@ -68,7 +71,7 @@ def _read_text(item: dict[str, Any]) -> AnySubscription:
 def _read_state(item: dict[str, Any]) -> StateSubscription:
     members(item, (), (*_STATE, *_COMMON))
     once = item.get("once", False)
-    if not isinstance(once, bool) or once and "each" in item:
+    if not isinstance(once, bool) or (once and "each" in item):
         raise BadJson(("once",), 'expected true or false, and not both "each" and "once"', expected="true or false")
     return StateSubscription(
         enter=_condition(item, "when"),
@@ -104,12 +107,14 @@ def _read_top_k(item: dict[str, Any]) -> TopKSubscription:
     if isinstance(over, dict):
         members(over, ("over",), ("last",))
         last = _count(over.get("last"), ("over", "last"), MAX_LAST)
-    by = item.get("by")
+    if "by" not in item:
+        raise BadJson((), 'expected "by", a value', expected='"by"')
+    by = item["by"]
     return TopKSubscription(
         k=_count(item["top"], ("top",), MAX_K),
         last=last,
         seconds=_duration(over, ("over",)) if last is None else None,
-        score=read_embedded(by, ("by",), _read_score) if isinstance(by, str) else read_value(by, ("by",)),
+        score=read_embedded(by, ("by",), _read_score) if isinstance(by, str) else read_number(by, ("by",)),
         descending=descending,
         where=_condition(item, "where") if "where" in item else None,
         each=_string(item, "each") if "each" in item else None,
@@ -119,7 +124,7 @@ def _read_top_k(item: dict[str, Any]) -> TopKSubscription:
 
 def _read_score(text: str) -> Any:
     reader = Reader(text)
-    score = reader.value()
+    score = reader.number()
     reader.finish("the end")
     return score
 
@@ -141,9 +146,13 @@ def _condition(item: dict[str, Any], name: str) -> Filter:
 
 def _string(item: dict[str, Any], name: str, path: Path = ()) -> str:
     value = item.get(name)
-    if not isinstance(value, str) or not value or (name != "text" and len(value) > _MAX_NAME):
+    if not isinstance(value, str) or not 1 <= len(value) <= _MAX_NAME:
         message = f"expected a string of 1 to {_MAX_NAME} characters"
         raise BadJson((*path, name), message, expected="a string")
+    try:
+        check_string(value)
+    except ValueError as error:
+        raise BadJson((*path, name), str(error)) from None
     return value
 
 
@@ -163,8 +172,10 @@ def _duration(value: Any, path: Path) -> float:
             return duration_seconds(value)
         except ValueError as error:
             raise BadJson(path, str(error), found=value, expected="a duration") from None
-    if not _is_number(value) or not 0 < value <= MAX_SECONDS:
+    if not _is_number(value):
         raise BadJson(path, 'expected a duration: seconds, or a string such as "24h"', expected="a duration")
+    if not 0 < value <= MAX_SECONDS:
+        raise BadJson(path, f"a duration is more than 0 and at most {MAX_SECONDS:.0f} s", expected="a duration")
     return float(value)
 
 

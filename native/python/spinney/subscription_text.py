@@ -28,7 +28,8 @@ def read_subscription(text: str) -> ContentSubscription | StateSubscription | To
 def _begins(reader: Reader, word: str) -> bool:
     """Whether the keyword begins the text, and is not just an attribute that is compared."""
     following = reader.ahead()
-    compared = following.kind == "operator" and following.text not in "(+-" or following.is_word(*RESERVED - {"NOT"})
+    signed = following.kind == "operator" and following.text not in "(+-"
+    compared = signed or following.is_word(*RESERVED - {"NOT"})
     return reader.token.is_word(word) and not (compared and not following.is_word("TRUE", "FALSE"))
 
 
@@ -55,19 +56,17 @@ def _read_top_k(reader: Reader) -> TopKSubscription:
     last = _read_count(reader, MAX_LAST) if reader.accept_word("LAST") else None
     seconds = _read_duration(reader) if last is None else None
     reader.word("BY")
-    score = reader.value()
+    score = reader.number()
     descending = reader.accept_word("DESC")
     where = reader.condition() if reader.accept_word("WHERE") else None
     each = _read_name(reader) if reader.accept_word("EACH") else None
     reader.finish("the end" if each else "EACH or the end" if where else "DESC, WHERE, EACH or the end")
-    return TopKSubscription(
-        k=k, seconds=seconds, last=last, score=score, descending=descending, where=where, each=each
-    )
+    return TopKSubscription(k=k, seconds=seconds, last=last, score=score, descending=descending, where=where, each=each)
 
 
 def _read_name(reader: Reader) -> str:
     token = reader.token
-    if token.kind == "quoted name" or token.kind == "name" and token.text.upper() not in RESERVED | CLAUSES:
+    if token.kind == "quoted name" or (token.kind == "name" and token.text.upper() not in RESERVED | CLAUSES):
         return reader.take().text
     raise reader.error("an attribute's name")
 

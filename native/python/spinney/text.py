@@ -36,13 +36,13 @@ from .expression import (
     disjunction,
 )
 from .geometry import BBox, Geometry, MultiPolygon, Point, Polygon, Position
-from .limits import MAX_DEPTH, check_bbox, check_depth, check_position, check_ring
-from .tokens import Token, error_at, tokens
+from .limits import MAX_DEPTH, can_be_number, check_bbox, check_depth, check_position, check_ring
+from .tokens import Token, Words, show
 
 T = TypeVar("T")
 
-RESERVED = frozenset("AND OR NOT LIKE IN BETWEEN IS NULL TRUE FALSE".split())
-CLAUSES = frozenset("WHEN UNTIL FOR EACH ONCE TOP OVER LAST BY DESC WHERE".split())
+RESERVED = frozenset(("AND", "OR", "NOT", "LIKE", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE"))
+CLAUSES = frozenset(("WHEN", "UNTIL", "FOR", "EACH", "ONCE", "TOP", "OVER", "LAST", "BY", "DESC", "WHERE"))
 """Words that begin a part of a subscription; names elsewhere."""
 
 _COMPARISONS = ("=", "<>", "<", ">", "<=", ">=")
@@ -53,6 +53,9 @@ _GEOMETRIES = ("POINT", "POLYGON", "MULTIPOLYGON", "BBOX")
 FUNCTIONS = {"ABS": 1, "DISTANCE": 4}
 """Functions and how many arguments each takes."""
 
+_MAX_STEPS = 2 * MAX_DEPTH + 2
+"""Enough for the text of any tree within the limit, and few enough for Python's stack."""
+
 
 def read_filter(text: str) -> Filter:
     """A filter in CQL2 Text."""
@@ -62,74 +65,14 @@ def read_filter(text: str) -> Filter:
     return condition
 
 
-class Reader:
-    """A position in the words of a text, and the means to read what stands there."""
+class Reader(Words):
+    """Reads conditions and values from the words of a text."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self._tokens = tokens(text)
-        self._at = 0
+        super().__init__(text)
         self._depth = 0
         self.clauses: frozenset[str] = frozenset()
         """Words that end an expression here, because a clause begins with them."""
-
-    # ---- words
-
-    @property
-    def token(self) -> Token:
-        """The word that comes next."""
-        return self._tokens[self._at]
-
-    def ahead(self, count: int = 1) -> Token:
-        """A word further on."""
-        return self._tokens[min(self._at + count, len(self._tokens) - 1)]
-
-    def take(self) -> Token:
-        """The next word, and go on."""
-        token = self.token
-        self._at = min(self._at + 1, len(self._tokens) - 1)
-        return token
-
-    def error(self, expected: str, token: Token | None = None, *, message: str = "") -> SyntaxError:
-        """What was expected here, or after the word before."""
-        token = token or self.token
-        found = self.text[token.start : token.end][:40]
-        if not message:
-            before = self._tokens[self._tokens.index(token) - 1] if token.start > 0 else None
-            after = f" after {_show(self.text[before.start : before.end])}" if before else ""
-            message = f"expected {expected}{after}" + (f", found {_show(found)}" if found else "")
-        return error_at(self.text, token.start, message, found=found, expected=expected)
-
-    def word(self, *words: str) -> Token:
-        """Takes one of these keywords, or fails."""
-        if not self.token.is_word(*words):
-            raise self.error(" or ".join(words))
-        return self.take()
-
-    def accept_word(self, word: str) -> bool:
-        """Takes this keyword if it comes next."""
-        if self.token.is_word(word):
-            self.take()
-            return True
-        return False
-
-    def sign(self, sign: str) -> Token:
-        """Takes this sign, or fails."""
-        if not self.token.is_operator(sign):
-            raise self.error(f"'{sign}'")
-        return self.take()
-
-    def accept_sign(self, sign: str) -> bool:
-        """Takes this sign if it comes next."""
-        if self.token.is_operator(sign):
-            self.take()
-            return True
-        return False
-
-    def finish(self, expected: str) -> None:
-        """Fails unless the text ends here."""
-        if self.token.kind != "end":
-            raise self.error(expected)
 
     # ---- conditions and values
 
@@ -141,17 +84,17 @@ class Reader:
             self._check(check_depth, condition, start)
         return condition
 
-    def value(self) -> Expression:
-        """A whole value, as far as it goes."""
+    def number(self) -> Expression:
+        """A whole value that can be a number, as far as it goes."""
         start = self.token
-        found = self._as_value(self._expression(_SUM), start)
+        found = self._as_number(self._expression(_SUM), start)
         self._check(check_depth, found, start)
         return found
 
     def _expression(self, power: int) -> Node:
         start = self.token
         self._depth += 1
-        if self._depth > MAX_DEPTH:
+        if self._depth > _MAX_STEPS:
             raise self.error("", message=f"nested deeper than {MAX_DEPTH} levels")
         left = self._prefix()
         while True:
@@ -173,6 +116,8 @@ class Reader:
                 return Property(token.text)
             case "name":
                 return self._name(token)
+            case "duration":
+                raise self.error("a value", token, message=f"the duration {token.text} can only stand after OVER")
             case "operator" if token.text == "(":
                 inner = self._expression(_OR)
                 self.sign(")")
@@ -186,7 +131,7 @@ class Reader:
             number = self._number(self.take())
             return Literal(-number if sign.text == "-" else number)
         start = self.token
-        operand = self._as_value(self._expression(_SIGN), start)
+        operand = self._as_number(self._expression(_SIGN), start)
         return operand if sign.text == "+" else Arithmetic("*", Literal(-1.0), operand)
 
     def _number(self, token: Token) -> float:
@@ -202,6 +147,8 @@ class Reader:
         if word == "NOT":
             start = self.token
             return Not(self._as_condition(self._expression(_NOT), start))
+        if word == "NULL":
+            raise self.error("a value", token, message="NULL is not a value; write IS NULL or IS NOT NULL")
         if word in RESERVED or word in self.clauses:
             raise self.error("a value", token)
         if self.token.is_operator("("):
@@ -245,8 +192,8 @@ class Reader:
         operator = sign.text.lower()
         power = {"+": _PRODUCT, "-": _PRODUCT, "^": _POWER}.get(operator, _POWER)
         right_start = self.token
-        right = self._as_value(self._expression(power), right_start)
-        return Arithmetic(operator, self._as_value(left, start), right)  # type: ignore[arg-type]  # one of the signs
+        right = self._as_number(self._expression(power), right_start)
+        return Arithmetic(operator, self._as_number(left, start), right)  # type: ignore[arg-type]  # one of the signs
 
     def _comparison(self, left: Node, start: Token) -> Filter:
         operand = self._as_value(left, start)
@@ -261,15 +208,15 @@ class Reader:
         else:
             negated = sign.is_word("NOT")
             condition = _negated(self._predicate(operand, self.take() if negated else sign), negated)
-        if self._infix(_COMPARISON) and not self.token.is_word("NOT"):
+        if self._infix(_COMPARISON):
             raise self.error("AND, OR or the end")
         return condition
 
     def _predicate(self, operand: Expression, word: Token) -> Filter:
         if word.is_word("BETWEEN"):
-            low = self._bound()
+            low = self._number_operand()
             self.word("AND")
-            return Between(operand, low, self._bound())
+            return Between(operand, low, self._number_operand())
         if word.is_word("IN"):
             return In(operand, tuple(self._list(self._operand)))
         if word.is_word("LIKE"):
@@ -278,14 +225,14 @@ class Reader:
 
     def _operand(self) -> Expression:
         start = self.token
-        return self._as_value(self._expression(_SUM), start)
+        self._depth += 1  # what is read through here takes more of the stack
+        operand = self._as_value(self._expression(_SUM), start)
+        self._depth -= 1
+        return operand
 
-    def _bound(self) -> Expression:
+    def _number_operand(self) -> Expression:
         start = self.token
-        bound = self._operand()
-        if isinstance(bound, CaseFold) or isinstance(bound, Literal) and not isinstance(bound.value, float):
-            raise self.error("a number", start)
-        return bound
+        return self._as_number(self._operand(), start)
 
     def _pattern(self) -> tuple[str, bool]:
         folds = 0
@@ -314,7 +261,7 @@ class Reader:
         if word in _SPATIAL:
             return self._spatial(_SPATIAL[word])
         if word in _TEMPORAL:
-            return self._temporal(_TEMPORAL[word], token)
+            return self._temporal(_TEMPORAL[word])
         if word in ("DATE", "TIMESTAMP"):
             return self._instant(word)
         if word == "CASEI":
@@ -326,10 +273,11 @@ class Reader:
             self.sign(")")
             return operand if isinstance(operand, CaseFold) else CaseFold(operand)
         if word in FUNCTIONS:
-            arguments = self._list(self._operand)
+            arguments = self._list(self._number_operand)
             if len(arguments) != FUNCTIONS[word]:
-                message = f"{token.text}() takes {FUNCTIONS[word]} arguments, not {len(arguments)}"
-                raise self.error(f"{FUNCTIONS[word]} arguments", token, message=message)
+                expected = plural(FUNCTIONS[word], "argument")
+                message = f"{word.lower()}() takes {expected}, not {len(arguments)}"
+                raise self.error(expected, token, message=message)
             return Call(word.lower(), tuple(arguments))  # type: ignore[arg-type]  # a key of FUNCTIONS
         raise self._unknown(word, token)
 
@@ -338,7 +286,8 @@ class Reader:
             where = "T_BEFORE, T_AFTER and T_DURING" if word == "INTERVAL" else "S_INTERSECTS and S_WITHIN"
             return self.error("a value", token, message=f"{word} can only stand in {where}")
         known = ", ".join(sorted([*_SPATIAL, *_TEMPORAL, "DATE", "TIMESTAMP", "CASEI", "abs", "distance"]))
-        return self.error(f"one of {known}", token, message=f"there is no function {token.text}(); there are {known}")
+        message = f"there is no function {token.text[:40]}(); there are {known}"
+        return self.error(f"one of {known}", token, message=message)
 
     def _instant(self, word: str) -> Instant:
         self.sign("(")
@@ -355,7 +304,7 @@ class Reader:
         except ValueError as error:
             raise self.error("a date" if date else "a timestamp", token, message=str(error)) from None
 
-    def _temporal(self, operator: str, token: Token) -> Temporal:
+    def _temporal(self, operator: str) -> Temporal:
         self.sign("(")
         left = self._temporal_side()
         self.sign(",")
@@ -368,7 +317,11 @@ class Reader:
 
     def _temporal_side(self) -> Expression | Interval:
         if not (self.token.is_word("INTERVAL") and self.ahead().is_operator("(")):
-            return self._operand()
+            first = self.token
+            moment = self._operand()
+            if not can_be_number(moment):
+                raise self.error("DATE('...'), TIMESTAMP('...'), INTERVAL('...', '...') or an attribute", first)
+            return moment
         token = self.take()
         ends = self._list(self._interval_end)
         if len(ends) != 2:
@@ -457,18 +410,24 @@ class Reader:
             return node
         if isinstance(node, Literal) and isinstance(node.value, bool):
             return Constant(node.value)
-        name = self.text[start.start : start.end]
-        if isinstance(node, Property):
-            message = f"{_show(name)} alone is not a condition; for a boolean write {name} = TRUE"
+        following = self.token
+        stops = following.is_operator(")", ",") or following.is_word("AND", "OR", *self.clauses)
+        if isinstance(node, Property) and (stops or following.kind == "end"):
+            name = self.text[start.start : start.end] if start.kind in ("name", "quoted name") else node.name
+            message = f"{show(name)} alone is not a condition; for a boolean write {name[:40]} = TRUE"
             raise self.error("a condition", start, message=message)
-        if self.token.kind == "end" or self.token.is_operator(")"):
-            raise self.error("a comparison")
         raise self.error("a comparison such as = or >")
 
     def _as_value(self, node: Node, start: Token) -> Expression:
         if isinstance(node, Expression):
             return node
         raise self.error("a value", start, message="a condition stands where a value is expected")
+
+    def _as_number(self, node: Node, start: Token) -> Expression:
+        number = self._as_value(node, start)
+        if not can_be_number(number):
+            raise self.error("a number", start)
+        return number
 
     def _check(self, check: Callable[[T], None], item: T, token: Token) -> T:
         try:
@@ -478,8 +437,9 @@ class Reader:
         return item
 
 
-def _show(text: str) -> str:
-    return text if text.startswith("'") else f"'{text}'"
+def plural(count: int, noun: str) -> str:
+    """1 argument, 2 arguments."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _negated(condition: Filter, negated: bool) -> Filter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 
 from . import instants
 from .expression import (
@@ -33,9 +34,9 @@ from .expression import (
 from .geometry import BBox, Geometry, Point, Polygon, Ring
 from .subscription import ContentSubscription, StateSubscription, Subscription, TopKSubscription
 from .text import CLAUSES, RESERVED
-from .tokens import quote_string
+from .tokens import NAME, quote_string
 
-_PLAIN_NAME = re.compile(r"[^\W\d][\w:.]*|:[\w:.]+")
+_PLAIN_NAME = re.compile(NAME)
 _QUOTED_WORDS = RESERVED | CLAUSES | {"DIV"}
 _SUM, _PRODUCT, _POWER, _ATOM = range(4)
 _POWERS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT, "div": _PRODUCT, "^": _POWER}
@@ -53,9 +54,9 @@ def filter_text(condition: Filter) -> str:
         case Compare(operator, left, right):
             return f"{value_text(left)} {operator} {value_text(right)}"
         case And(operands):
-            return " AND ".join(_in_parentheses(operand, Or | And) for operand in operands)
+            return " AND ".join(_in_parentheses(operand, Or) for operand in operands)
         case Or(operands):
-            return " OR ".join(_in_parentheses(operand, Or) for operand in operands)
+            return " OR ".join(map(filter_text, operands))
         case Not(operand):
             return _negation(operand)
         case Temporal(operator, left, right):
@@ -223,4 +224,4 @@ def duration_text(seconds: float) -> str:
     for unit, size in _UNITS:
         if seconds >= size and seconds % size == 0:
             return f"{number_text(seconds / size)}{unit}"
-    return f"{seconds:.17g}s" if "e" in repr(seconds) else f"{number_text(seconds)}s"
+    return f"{Decimal(repr(seconds)):f}s"  # never with an exponent

@@ -12,24 +12,38 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from .errors import SyntaxError
+from .limits import check_string
 
 MAX_TEXT = 1 << 20
 """Characters of one subscription."""
 
+_SHOWN = 40
+"""Characters of the text that a message shows."""
+
 Kind = OneOf["name", "quoted name", "number", "duration", "string", "operator", "end"]
+
+# The letters of CQL2's BNF, marks and signs among them that \w leaves out, with the few of Latin-1 that it forgot.
+_LETTERS = (
+    r"A-Za-z_\u00AA\u00B2\u00B3\u00B5\u00B9\u00BA\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u02FF\u0370-\u037D\u037F-\u167F"
+    r"\u1681-\u1FFE\u200C-\u200D\u2070-\u218F\u2C00-\u2FEF\u3001-\uD7FF\uF900-\uFDCF\uFDF0-\uFFFD\U00010000-\U000EFFFF"
+)
+_IN_WORDS = rf"{_LETTERS}0-9:\u0300-\u036F\u203F-\u2040"
+NAME = rf"[{_LETTERS}][{_IN_WORDS}.]*|:[{_IN_WORDS}.]+"
+"""A name that needs no quotes, unless it is a keyword."""
 
 _STRING_PIECE = r"[^'\\]+|''|\\(?:\\\\)*'|(?:\\\\)+(?=')|\\+(?![\\'])"
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)
-    | (?P<duration>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ms|min|[smhdw])(?![\w:.]))
-    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w:]))
-    | (?P<name>[^\W\d][\w:.]*|:[\w:.]+)
-    | (?P<string>'(?:{_STRING_PIECE})*')
+    | (?P<duration>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ms|min|[smhdw])(?![{_IN_WORDS}.]))
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![{_IN_WORDS}]))
+    | (?P<name>{NAME})
+    | (?P<string>'(?:{_STRING_PIECE})*+')
     | (?P<quoted>"(?:[^"]|"")+")
     | (?P<operator><>|<=|>=|=(?!=)|[<>+\-*/%^(),])
     """,
     re.VERBOSE,
 )
+# *+ above never gives back: tried again in every other way, a string that does not end would take exponential time.
 _PIECE = re.compile(_STRING_PIECE)
 
 _INSTEAD = {"==": "=", "!=": "<>", "&&": "AND", "||": "OR", "!": "NOT"}
@@ -64,6 +78,11 @@ def tokens(text: str) -> list[Token]:
     """All words of a text, then one of the kind `end`."""
     if len(text) > MAX_TEXT:
         raise SyntaxError(f"longer than {MAX_TEXT} characters", line=1, column=1)
+    try:
+        check_string(text)
+    except ValueError as error:
+        start = next(at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff")
+        raise error_at(text, start, str(error), found=text[start]) from None
     found: list[Token] = []
     position = 0
     while position < len(text):
@@ -128,7 +147,81 @@ def _not_a_word(text: str, position: int) -> SyntaxError:
         message = 'a quoted name that is empty or does not end; expected a closing "'
         return error_at(text, position, message, found=rest, expected='"')
     if rest[0].isdigit():
-        word = re.split(r"[^\w.:]", rest, maxsplit=1)[0]
-        message = f'{word} is not a number; a name that begins with a digit is written "{word}"'
+        word = re.split(rf"[^{_IN_WORDS}.]", rest, maxsplit=1)[0]
+        message = f'{word} is neither a number nor a duration such as 24h; as a name it is written "{word}"'
         return error_at(text, position, message, found=word, expected="a number")
     return error_at(text, position, f"unexpected character {rest[0]!r}", found=rest[0])
+
+
+class Words:
+    """A position in the words of a text, and the means to take them one by one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tokens = tokens(text)
+        self._at = 0
+        if len(self._tokens) == 1:
+            raise error_at(text, 0, "expected a condition or a subscription, found nothing")
+
+    @property
+    def token(self) -> Token:
+        """The word that comes next."""
+        return self._tokens[self._at]
+
+    def ahead(self, count: int = 1) -> Token:
+        """A word further on."""
+        return self._tokens[min(self._at + count, len(self._tokens) - 1)]
+
+    def take(self) -> Token:
+        """The next word, and go on."""
+        token = self.token
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def error(self, expected: str, token: Token | None = None, *, message: str = "") -> SyntaxError:
+        """What was expected here, or after the word before."""
+        token = token or self.token
+        found = self.text[token.start : token.end][:_SHOWN]
+        if not message:
+            before = self._tokens[self._tokens.index(token) - 1] if token.start > 0 else None
+            after = f" after {show(self.text[before.start : before.end])}" if before else ""
+            message = f"expected {expected}{after}" + (f", found {show(found)}" if found else "")
+        return error_at(self.text, token.start, message, found=found, expected=expected)
+
+    def word(self, *words: str) -> Token:
+        """Takes one of these keywords, or fails."""
+        if not self.token.is_word(*words):
+            raise self.error(" or ".join(words))
+        return self.take()
+
+    def accept_word(self, word: str) -> bool:
+        """Takes this keyword if it comes next."""
+        if self.token.is_word(word):
+            self.take()
+            return True
+        return False
+
+    def sign(self, sign: str) -> Token:
+        """Takes this sign, or fails."""
+        if not self.token.is_operator(sign):
+            raise self.error(f"'{sign}'")
+        return self.take()
+
+    def accept_sign(self, sign: str) -> bool:
+        """Takes this sign if it comes next."""
+        if self.token.is_operator(sign):
+            self.take()
+            return True
+        return False
+
+    def finish(self, expected: str) -> None:
+        """Fails unless the text ends here."""
+        if self.token.kind != "end":
+            raise self.error(expected)
+
+
+def show(text: str) -> str:
+    """A piece of the text as a message quotes it: not twice, and not at length."""
+    if len(text) > _SHOWN:
+        text = text[:_SHOWN] + "..."
+    return text if text.startswith("'") else f"'{text}'"
