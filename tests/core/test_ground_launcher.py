@@ -80,10 +80,18 @@ def launcher_of(top: Path) -> ModuleType:
     return module
 
 
+# Where these tests run is no part of a clone's own environment.
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPINNEY_CORE", "CC")},
+    "PIP_NO_INDEX": "1",
+    "SPINNEY_REQUIRE_NATIVE": "0",
+}
+
+
 def call(top: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, top / "spinney", *arguments],
-        env={**os.environ, "PIP_NO_INDEX": "1", "SPINNEY_REQUIRE_NATIVE": "0", **environment},
+        env={**ENVIRONMENT, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -109,6 +117,7 @@ def first_call(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subproce
     top = make_clone(tmp_path_factory.mktemp("whole") / "a clone")
     (top / ".venv/bin").mkdir(parents=True)
     (top / ".venv/bin/python").symlink_to(sys.executable)
+    (top / ".venv/half-a-package").touch()
     return top, call(top, "match", "-s", "NO2 > 40")
 
 
@@ -131,6 +140,7 @@ def said(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_a_half_made_environment_is_made_again(first_call: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     making = f"spinney: making .venv with Python {sys.version.split()[0]}"
     assert said(first_call[1]) == [making, "spinney: installing spinney", COMPILING]
+    assert not (first_call[0] / ".venv/half-a-package").exists()
 
 
 def test_the_launcher_becomes_the_command(first_call: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -179,7 +189,8 @@ def test_a_second_launcher_waits_for_the_first(working: Path) -> None:
     (working / "pyproject.toml").write_text(f"{PYPROJECT}# changed\n")
     with (working / "spinney").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        second = subprocess.Popen([sys.executable, working / "spinney"], stdout=PIPE, stderr=PIPE, text=True)
+        command = [sys.executable, working / "spinney"]
+        second = subprocess.Popen(command, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True)
         assert second.stderr is not None
         assert second.stderr.readline() == "spinney: waiting for another ./spinney that is setting up .venv\n"
         fcntl.flock(lock, fcntl.LOCK_UN)
@@ -279,6 +290,17 @@ def test_changed_c_is_compiled_again(ready: tuple[ModuleType, dict[str, Any]], f
 def test_a_core_that_went_away_is_compiled_again(ready: tuple[ModuleType, dict[str, Any]]) -> None:
     launcher, stamp = ready
     assert due(launcher, {**stamp, "compiled": True}) == ["core"]
+
+
+def test_headers_that_came_meanwhile_are_used(
+    ready: tuple[ModuleType, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    launcher, stamp = ready
+    monkeypatch.setattr(launcher.sysconfig, "get_path", lambda _name: str(tmp_path))
+    without = {**stamp, "core": launcher.core_key()}
+    assert due(launcher, without) == []
+    (tmp_path / "Python.h").touch()
+    assert due(launcher, without) == ["core"]
 
 
 def test_a_required_core_is_tried_again_each_time(
