@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from spinney_tools.check.c_core import SANITIZED, compiler
+from spinney_tools.check.c_core import SANITIZED, build_objects, compiler
 from spinney_tools.check.step import Place, StepFailed, StepSkipped, command
 
 HARNESSES = "native/fuzz"
@@ -13,33 +14,70 @@ MEMORY_LIMIT_MB = 2048
 SECONDS_PER_INPUT = 10
 
 
-def harnesses(place: Place) -> list[Path]:
-    return sorted((place.top / HARNESSES).glob("fuzz_*.c"))
+@dataclass(frozen=True)
+class Harness:
+    """One built harness, and the inputs that it begins with."""
+
+    name: str
+    program: Path
+    corpora: list[Path]
 
 
-def fuzz(place: Place, harness: Path, seconds: int) -> str:
-    """Runs one harness for so long; a crash is a failure that names the input."""
-    program = build(place, harness)
-    corpus = place.top / KEPT / harness.stem
-    corpus.mkdir(parents=True, exist_ok=True)
-    seeds = [seed for seed in [place.top / HARNESSES / "seeds" / harness.stem] if seed.is_dir()]
-    limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY_LIMIT_MB}", f"-timeout={SECONDS_PER_INPUT}"]
-    quiet = ["-verbosity=0", "-print_final_stats=1", f"-artifact_prefix={corpus.parent / harness.stem}-"]
-    return runs(command([program, corpus, *seeds, *limits, *quiet], place))
-
-
-def build(place: Place, harness: Path) -> Path:
+def build(place: Place) -> list[Harness]:
+    """Builds all harnesses over one instrumented core."""
     clang = compiler("clang")
-    program = place.folder("fuzz") / harness.stem
-    include = [f"-I{place.top / 'native' / folder}" for folder in ("include", "src")]
-    flags = [*SANITIZED, "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
-    try:
-        command([clang, *flags, *include, harness, *place.sources(), "-o", program, "-pthread", "-lm"], place)
-    except StepFailed as failure:
-        if "libclang_rt.fuzzer" in str(failure):
-            raise StepSkipped("clang has no libFuzzer: sudo apt install libclang-rt-dev") from None
-        raise
-    return program
+    folder = place.folder("fuzz")
+    flags = [*SANITIZED, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    objects = build_objects([clang, *flags, "-fsanitize=fuzzer-no-link"], place, folder)
+    include = [f"-I{place.top / 'native' / name}" for name in ("include", "src")]
+    found = []
+    for source in sorted((place.top / HARNESSES).glob("fuzz_*.c")):
+        program = folder / source.stem
+        words: list[str | Path] = [
+            clang,
+            *flags,
+            "-fsanitize=fuzzer",
+            *include,
+            source,
+            *objects,
+            "-o",
+            program,
+            "-pthread",
+            "-lm",
+        ]
+        try:
+            command(words, place)
+        except StepFailed as failure:
+            if "libclang_rt.fuzzer" in str(failure):
+                raise StepSkipped("clang has no libFuzzer: sudo apt install libclang-rt-dev") from None
+            raise
+        found.append(Harness(source.stem, program, corpora(place, source.stem)))
+    return found
+
+
+def corpora(place: Place, name: str) -> list[Path]:
+    """Where inputs are kept from run to run, then the seeds that come with the clone."""
+    kept = place.top / KEPT / name
+    kept.mkdir(parents=True, exist_ok=True)
+    seeds = place.top / HARNESSES / "seeds" / name
+    return [kept, seeds] if seeds.is_dir() else [kept]
+
+
+def run(place: Place, harness: Harness, seconds: int) -> str:
+    """Runs one harness for so long; a crash is a failure, and its input is kept beside the corpus."""
+    limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY_LIMIT_MB}", f"-timeout={SECONDS_PER_INPUT}"]
+    kept = place.top / KEPT / f"{harness.name}-"
+    quiet = ["-verbosity=0", "-print_final_stats=1", f"-artifact_prefix={kept}"]
+    return runs(command([harness.program, *harness.corpora, *limits, *quiet], place))
+
+
+def short(place: Place, seconds: int) -> str:
+    """Runs all harnesses for a share of the time each."""
+    built = build(place)
+    if not built:
+        raise StepFailed(f"no harnesses in {HARNESSES}")
+    share = max(seconds // len(built), 1)
+    return "; ".join(f"{harness.name.removeprefix('fuzz_')} {run(place, harness, share)}" for harness in built)
 
 
 def runs(output: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spinney_tools import clone, fuzz
 from spinney_tools.check import line
-from spinney_tools.check.step import Place, Step, run_steps
+from spinney_tools.check.step import Place, Step, StepSkipped, run_steps
 from spinney_tools.test import run_pytest
 
 FUZZ_SECONDS = 600
@@ -41,10 +41,12 @@ def fuzz_all(top: Path, seconds: int) -> bool:
     clean = True
     with tempfile.TemporaryDirectory(prefix="spinney-soak-") as scratch:
         place = Place(top, Path(scratch))
-        steps = [
-            Step(harness.stem, partial(fuzz.fuzz, harness=harness, seconds=seconds))
-            for harness in fuzz.harnesses(place)
-        ]
+        try:
+            built = fuzz.build(place)
+        except StepSkipped as reason:
+            print(f"skipped fuzzing: {reason}")
+            return True
+        steps = [Step(harness.name, partial(fuzz.run, harness=harness, seconds=seconds)) for harness in built]
         for outcome in run_steps(steps, place, at_once=os.cpu_count() or 1):
             print(line(outcome), flush=True)
             if outcome.verdict == "FAILED":
