@@ -37,8 +37,9 @@ static const char *name_of(const batch *b, size_t at) {
   return name ? name : "";
 }
 
+enum { SHOWN = 48 };  // bytes of a name in a message
+
 static int shown_length(const char *name) {
-  enum { SHOWN = 48 };
   return (int)spinney_utf8_shorten(name, strlen(name), SHOWN);
 }
 
@@ -51,6 +52,11 @@ static spinney_status fail_row(const batch *b, size_t at, int64_t row, const cha
   const char *name = name_of(b, at);
   return spinney_fail(b->error, SPINNEY_BAD_BATCH, at, "row %lld, column %zu \"%.*s\": %s", (long long)row, at,
                       shown_length(name), name, what);
+}
+
+static spinney_status fail_repeated(const batch *b, int64_t row, const spinney_key *key) {
+  return spinney_fail(b->error, SPINNEY_BAD_BATCH, key->position, "row %lld: \"%.*s\" is there twice", (long long)row,
+                      (int)spinney_utf8_shorten(key->text, key->length, SHOWN), key->text);
 }
 
 // ---- columns
@@ -136,13 +142,13 @@ static spinney_status read_value(batch *b, size_t at, int64_t row) {
   return SPINNEY_OK;
 }
 
-static spinney_status add_entry(batch *b, size_t at, const spinney_value *name, spinney_value *value) {
+static spinney_status add_entry(batch *b, size_t at, int64_t row, const spinney_value *name, spinney_value *value) {
   spinney_key key = {name->text, name->length, at, spinney_attribute_find(b->door.matcher, name->text, name->length)};
   bool shown = key.attribute != SPINNEY_NONE && value->type != SPINNEY_NULL;
   value->attribute = key.attribute;
   bool repeated = spinney_keys_find(&b->names, name->text, name->length) != NULL;
   if (repeated || (shown && !spinney_event_set(b->door.event, value))) {
-    return spinney_fail_repeated(b->error, SPINNEY_BAD_BATCH, &key);
+    return fail_repeated(b, row, &key);
   }
   return shown || spinney_keys_add(&b->row_keys, key) ? SPINNEY_OK : spinney_fail_memory(b->error);
 }
@@ -154,7 +160,7 @@ static spinney_status read_entry(batch *b, size_t at, int64_t row, int64_t entry
   const char *problem = spinney_cell_read(&column->map_keys, entries->offset + entry, &name);
   if (!problem && name.type == SPINNEY_NULL) problem = "a map with a key that is null";
   if (!problem) problem = spinney_cell_read(&column->values, entries->offset + entry, &value);
-  return problem ? fail_row(b, at, row, problem) : add_entry(b, at, &name, &value);
+  return problem ? fail_row(b, at, row, problem) : add_entry(b, at, row, &name, &value);
 }
 
 static spinney_status read_map(batch *b, size_t at, int64_t row) {
@@ -177,7 +183,7 @@ static spinney_status read_row(batch *b, int64_t row) {
     if (status != SPINNEY_OK) return status;
   }
   const spinney_key *repeated = spinney_keys_repeated(&b->row_keys, b->door.event);
-  return repeated ? spinney_fail_repeated(b->error, SPINNEY_BAD_BATCH, repeated) : SPINNEY_OK;
+  return repeated ? fail_repeated(b, row, repeated) : SPINNEY_OK;
 }
 
 static spinney_status match_row(batch *b, int64_t row) {

@@ -30,10 +30,21 @@ bool spinney_cell_is_null(const struct ArrowArray *array, int64_t index) {
   return array->null_count != 0 && array->buffers[0] && !bit(array->buffers[0], array->offset + index);
 }
 
+static int64_t offset_at(const struct ArrowArray *array, int64_t index, bool large) {
+  const char *offsets = array->buffers[1];
+  int32_t narrow;
+  int64_t wide;
+  if (large) {
+    memcpy(&wide, offsets + index * (int64_t)sizeof wide, sizeof wide);
+    return wide;
+  }
+  memcpy(&narrow, offsets + index * (int64_t)sizeof narrow, sizeof narrow);
+  return narrow;
+}
+
 bool spinney_cell_span(const struct ArrowArray *array, int64_t index, bool large, int64_t *start, int64_t *end) {
-  index += array->offset;
-  *start = large ? ((const int64_t *)array->buffers[1])[index] : ((const int32_t *)array->buffers[1])[index];
-  *end = large ? ((const int64_t *)array->buffers[1])[index + 1] : ((const int32_t *)array->buffers[1])[index + 1];
+  *start = offset_at(array, array->offset + index, large);
+  *end = offset_at(array, array->offset + index + 1, large);
   return 0 <= *start && *start <= *end;
 }
 
@@ -47,19 +58,33 @@ static double half_value(uint16_t bits) {
   return bits >> 15 ? -size : size;
 }
 
+// Buffers should be aligned, but a column that was mapped from a file may not be.
+#define LOAD(type)                                                                         \
+  do {                                                                                     \
+    type number;                                                                           \
+    memcpy(&number, (const char *)values + index * (int64_t)sizeof number, sizeof number); \
+    return (double)number;                                                                 \
+  } while (0)
+
+static uint16_t half_at(const void *values, int64_t index) {
+  uint16_t bits;
+  memcpy(&bits, (const char *)values + index * (int64_t)sizeof bits, sizeof bits);
+  return bits;
+}
+
 static double number_at(char format, const void *values, int64_t index) {
   switch (format) {
-    case 'c': return ((const int8_t *)values)[index];
-    case 'C': return ((const uint8_t *)values)[index];
-    case 's': return ((const int16_t *)values)[index];
-    case 'S': return ((const uint16_t *)values)[index];
-    case 'i': return ((const int32_t *)values)[index];
-    case 'I': return ((const uint32_t *)values)[index];
-    case 'l': return (double)((const int64_t *)values)[index];
-    case 'L': return (double)((const uint64_t *)values)[index];
-    case 'e': return half_value(((const uint16_t *)values)[index]);
-    case 'f': return ((const float *)values)[index];
-    default: return ((const double *)values)[index];
+    case 'c': LOAD(int8_t);
+    case 'C': LOAD(uint8_t);
+    case 's': LOAD(int16_t);
+    case 'S': LOAD(uint16_t);
+    case 'i': LOAD(int32_t);
+    case 'I': LOAD(uint32_t);
+    case 'l': LOAD(int64_t);
+    case 'L': LOAD(uint64_t);
+    case 'e': return half_value(half_at(values, index));
+    case 'f': LOAD(float);
+    default: LOAD(double);
   }
 }
 

@@ -7,7 +7,9 @@
 
 enum { BOUNDS_BYTES = 32, POSITION_BYTES = 16 };
 
-static bool between(double value, double a, double b) { return a < b ? a <= value && value <= b : b <= value && value <= a; }
+static bool between(double value, double a, double b) {
+  return a < b ? a <= value && value <= b : b <= value && value <= a;
+}
 
 static bool in_bounds(const uint8_t *bounds, double x, double y) {
   return spinney_load_f64(bounds) <= x && x <= spinney_load_f64(bounds + 16) && spinney_load_f64(bounds + 8) <= y &&
