@@ -31,15 +31,25 @@ def test_the_sample_shows_every_kind_of_subscription() -> None:
 
 
 def test_ctrl_c_ends_it_in_good_order() -> None:
-    running = subprocess.Popen(
-        [*COMMAND, "--hour-seconds", "0.01"], env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True
-    )
-    assert running.stdout is not None
-    assert len(list(islice(running.stdout, 200))) == 200, "it goes on and on"
-    running.send_signal(signal.SIGINT)
-    rest, errors = running.communicate()
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True) as running:
+        assert running.stdout is not None
+        shown = len(list(islice(running.stdout, 200)))
+        running.send_signal(signal.SIGINT)
+        rest, errors = running.communicate()
+    assert shown == 200, f"it goes on and on: {errors}"
     assert (running.returncode, errors) == (0, "")
     assert "notifications shown" in rest.splitlines()[-1]
+
+
+def test_a_reader_that_has_had_enough_ends_it_quietly() -> None:
+    command = [*COMMAND, "--hour-seconds", "0.01"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 0
 
 
 def test_readings_go_on_in_time_from_round_to_round() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 COMMANDS = {
@@ -34,6 +35,10 @@ def main(arguments: list[str] | None = None) -> int:
         status = importlib.import_module(f"spinney_tools.{name}").main(rest)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read this (`| head`) has had enough; what is still buffered must not complain at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     assert isinstance(status, int)
     return status
 
