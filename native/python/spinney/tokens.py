@@ -25,7 +25,8 @@ Kind = OneOf["name", "quoted name", "number", "duration", "string", "operator", 
 # The letters of CQL2's BNF, marks and signs among them that \w leaves out, with the few of Latin-1 that it forgot.
 _LETTERS = (
     r"A-Za-z_\u00AA\u00B2\u00B3\u00B5\u00B9\u00BA\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u02FF\u0370-\u037D\u037F-\u167F"
-    r"\u1681-\u1FFE\u200C-\u200D\u2070-\u218F\u2C00-\u2FEF\u3001-\uD7FF\uF900-\uFDCF\uFDF0-\uFFFD\U00010000-\U000EFFFF"
+    r"\u1681-\u1FFE\u200C-\u200D\u2070-\u218F\u2C00-\u2FEF\u3001-\uD7FF\uF900-\uFDCF\uFDF0-\uFEFE\uFF00-\uFFFD"
+    r"\U00010000-\U000EFFFF"
 )
 _IN_WORDS = rf"{_LETTERS}0-9:\u0300-\u036F\u203F-\u2040"
 NAME = rf"[{_LETTERS}][{_IN_WORDS}.]*|:[{_IN_WORDS}.]+"
