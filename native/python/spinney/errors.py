@@ -43,3 +43,11 @@ class SnapshotError(SpinneyError, ValueError):
 
 class LabelError(SpinneyError, ValueError):
     """A label that is not one: it came over a link, so it can be anything."""
+
+
+class KnownError(SpinneyError, ValueError):
+    """Something said to be known of publications that cannot be, and the attribute that it is said of."""
+
+    def __init__(self, message: str, *, attribute: str | None = None):
+        super().__init__(f"{attribute}: {message}" if attribute else message)
+        self.attribute = attribute

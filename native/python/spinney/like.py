@@ -8,6 +8,12 @@ ANY_ONE = None
 Segment = tuple[str | None, ...]
 """Characters that stand together, ANY_ONE for an underscore."""
 
+ANY_RUN = "%%"
+"""Stands for a % among letters, none of which is that long."""
+
+MAX_COVER_STEPS = 10_000
+"""Pairs of letters that pattern_covers looks at; beyond, nothing is proven."""
+
 _CACHED_PATTERNS = 4096
 
 
@@ -67,3 +73,35 @@ def _find(text: str, position: int, segment: Segment) -> int | None:
         if _fits(text, start, segment):
             return start
     return None
+
+
+def pattern_covers(outer: str, inner: str) -> bool:
+    """Whether every text that is like the inner pattern is proven to be like the outer one.
+
+    The inner pattern is read as a text whose % and _ are letters: only a % stands for its %, a % or _ for its _. The
+    rows hold which beginnings of the outer pattern fit the inner one so far.
+    """
+    wanted, letters = _letters(outer), _letters(inner)
+    if len(wanted) * len(letters) > MAX_COVER_STEPS:
+        return False
+    row = _with_empty_runs([True] + [False] * len(wanted), wanted)
+    for letter in letters:
+        following = [False] * len(row)
+        for i, want in enumerate(wanted):
+            if want == ANY_RUN:
+                following[i + 1] = row[i + 1]
+            elif letter != ANY_RUN and want in (ANY_ONE, letter):
+                following[i + 1] = row[i]
+        row = _with_empty_runs(following, wanted)
+    return row[-1]
+
+
+def _letters(pattern: str) -> list[str | None]:
+    first, *rest = segments(pattern)
+    return [*first, *(letter for segment in rest for letter in (ANY_RUN, *segment))]
+
+
+def _with_empty_runs(row: list[bool], wanted: list[str | None]) -> list[bool]:
+    for i, want in enumerate(wanted):
+        row[i + 1] = row[i + 1] or (want == ANY_RUN and row[i])
+    return row
