@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -47,10 +46,6 @@ def main(argv: list[str]) -> int:
     except InputError as error:
         _say(str(error))
         return ERROR
-    except BrokenPipeError:
-        # nobody reads on; what is still buffered must not complain when Python ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return SOME
 
 
 def _parser() -> argparse.ArgumentParser:
