@@ -168,13 +168,14 @@ JSONS = [
         "1:69 (filter.args[1].coordinates): expected an array that is not empty, found null",
     ),
     (
-        '{"filter": {"op": "s_within", "args": [{"property":"location"}, {"type":"LineString","coordinates":[[1,2]]}]}}',
+        '{"filter": {"op": "s_within", "args": [{"property":"location"}, {"type":"LineString","coordinates":[]}]}}',
         "1:73 (filter.args[1].type): expected a geometry: Point, Polygon, MultiPolygon or bbox",
     ),
     (
         '{"filter": {"op": "s_within", "args": [{"property":"location"}, '
         '{"type":"Polygon","coordinates":[[[0,0],[1,1],[0,0]]]}]}}',
-        "1:98 (filter.args[1].coordinates[0]): a ring of a polygon has 4 positions or more, the last equal to the first; found 3",
+        "1:98 (filter.args[1].coordinates[0]): a ring of a polygon has 4 positions or more, "
+        "the last equal to the first; found 3",
     ),
     (
         '{"filter": {"op": "s_intersects", "args": [{"property":"location"}, {"type":"Polygon","coordinates":[]}]}}',

@@ -9,10 +9,9 @@ from fractions import Fraction
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_SECONDS = 86_400
+_END_OF_TIME = 253_402_300_800.0
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
-_TIMESTAMP = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,12}))?Z", re.ASCII
-)
+_TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,12}))?Z", re.ASCII)
 
 
 def parse_date(text: str) -> float:
@@ -32,7 +31,10 @@ def parse_timestamp(text: str) -> float:
     if int(hour) > 23 or int(minute) > 59 or int(second) > 59:
         raise ValueError(f"'{text}' has no such time of day")
     whole = parse_date(day) + int(hour) * 3600 + int(minute) * 60 + int(second)
-    return float(Fraction(whole) + Fraction(int(fraction), 10 ** len(fraction))) if fraction else whole
+    seconds = float(Fraction(whole) + Fraction(int(fraction), 10 ** len(fraction))) if fraction else whole
+    if seconds >= _END_OF_TIME:
+        raise ValueError(f"'{text}' is, as a double, in the year 10000")
+    return seconds
 
 
 def _day(year: str, month: str, day: str) -> int:
