@@ -3,6 +3,8 @@
 from .errors import MatcherError, PublicationError, SpinneyError, SyntaxError
 from .explain import Explanation
 from .expression import FALSE, TRUE, UNKNOWN, Filter
+from .matcher import Matcher
+from .matcher_stats import Stats
 from .parse import parse, parse_filter
 from .subscription import ContentSubscription, DeadBand, StateSubscription, Subscription, TopKSubscription
 
@@ -14,10 +16,12 @@ __all__ = [
     "DeadBand",
     "Explanation",
     "Filter",
+    "Matcher",
     "MatcherError",
     "PublicationError",
     "SpinneyError",
     "StateSubscription",
+    "Stats",
     "Subscription",
     "SyntaxError",
     "TopKSubscription",

@@ -288,7 +288,7 @@ def _eager(parts: Sequence[Part]) -> list[str]:
         lines += [
             f"  v{i} = get(k{i})",
             f"  if (v{i}.__class__ is not float or not -MAX <= v{i} <= MAX)"
-            f" and v{i} is not None and v{i}.__class__ is not str: v{i} = attribute(p, k{i})",
+            f" and v{i} is not None and (v{i}.__class__ is not str or not v{i}.isascii()): v{i} = attribute(p, k{i})",
         ]
     return [*lines, f"  return {' and '.join(part.test for part in parts)}"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .boxes import Box, Constraint, Equals, Is, Prefix, Present, Range, Reach, all_of, conjuncts, reach
 from .expression import Filter, Not, conjunction, properties
+from .index_boxes import Box, Constraint, Equals, Is, Prefix, Present, Range, Reach, all_of, conjuncts, reach
 from .normal_form import normal_form
 from .program_bytes import program
 
@@ -52,14 +52,21 @@ def _shortened(box: Box) -> Box:
     return dict(sorted(box.items())[:_MAX_PREDICATES])
 
 
-def filter_bytes(condition: Filter) -> bytes:
+class FilterBytes(NamedTuple):
+    """What the core takes, and the attributes that it names."""
+
+    data: bytes
+    names: tuple[str, ...]
+
+
+def filter_bytes(condition: Filter) -> FilterBytes:
     """The filter's bytes; the same for filters that mean the same, as far as that is cheap to find out."""
-    parts = split(condition)
-    data = _write(parts)
-    return data if len(data) <= _MAX_BYTES else _write(Split([{}], parts.rest or normal_form(condition)))
+    written = write(split(condition))
+    return written if len(written.data) <= _MAX_BYTES else write(Split([{}], normal_form(condition)))
 
 
-def _write(parts: Split) -> bytes:
+def write(parts: Split) -> FilterBytes:
+    """The bytes of a filter that has been split."""
     names = {name for box in parts.boxes for name in box}
     if parts.rest is not None:
         names |= properties(parts.rest)
@@ -74,7 +81,7 @@ def _write(parts: Split) -> bytes:
     if parts.rest is not None:
         code = program(parts.rest, index)
         pieces += struct.pack("<I", len(code)), code
-    return b"".join(pieces)
+    return FilterBytes(b"".join(pieces), tuple(index))
 
 
 @lru_cache(_CACHED_NAMES)

@@ -1,0 +1,189 @@
+"""One reader of the C core: marshals publications in and numbers out, for one call at a time."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from .errors import MatcherError, PublicationError
+from .native import Core
+from .publication import attribute
+
+Buffer = bytes | bytearray | memoryview
+
+_FIRST_CAPACITY = 32
+_TEXT_BYTES = 4096
+"""Strings up to this many bytes, all in all, are copied into memory that is made once."""
+
+_LARGEST = sys.float_info.max
+
+
+class BadColumn(Exception):
+    """A batch that the core refuses, and the number of the column."""
+
+    def __init__(self, message: str, column: int) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class Tags:
+    """What a value begins with: its attribute's number and its type."""
+
+    def __init__(self, core: Core) -> None:
+        self._number_type = core.lib.SPINNEY_NUMBER
+        number = _tag(0, self._number_type)
+        self.numbers: dict[str, int] = {}
+        """For numbers, by the attribute's name."""
+        self.to_string = _tag(0, core.lib.SPINNEY_STRING) - number
+        """Added to a number's tag, makes it a string's."""
+        self.to_boolean = _tag(0, core.lib.SPINNEY_BOOLEAN) - number
+
+    def add(self, name: str, attribute: int) -> None:
+        """From now on the attribute's values are passed to the core."""
+        self.numbers[name] = _tag(attribute, self._number_type)
+
+
+def _tag(attribute: int, kind: int) -> int:
+    """The first two members of spinney_value, as one number."""
+    return int(struct.unpack("=Q", struct.pack("=II", attribute, kind))[0])
+
+
+def check_name(name: object) -> None:
+    """An attribute has a string as its name."""
+    if not isinstance(name, str):
+        raise PublicationError(f"an attribute's name is a string, not {name!r}")
+
+
+class Reader:
+    """Owns a spinney_reader; whoever made it closes it."""
+
+    def __init__(self, core: Core, matcher: Any, tags: Tags) -> None:
+        self._ffi, self._lib = core
+        self._tags = tags
+        self._error = self._ffi.new("spinney_error *")
+        made = self._ffi.new("spinney_reader **")
+        if self._lib.spinney_reader_new(matcher, made, self._error):
+            self._fail()
+        self._reader = made[0]
+        self._matches = self._ffi.new("spinney_matches *")
+        self._ids = self._ffi.new("const uint32_t **")
+        self._count = self._ffi.new("size_t *")
+        self._lay_out()
+        self._reserve(_FIRST_CAPACITY)
+
+    def close(self) -> None:
+        """Frees it."""
+        self._lib.spinney_reader_free(self._reader)
+
+    # ---- memory
+
+    def _lay_out(self) -> None:
+        """Where the members of spinney_value are, counted in their own sizes."""
+        ffi = self._ffi
+        size, word = ffi.sizeof("spinney_value"), ffi.sizeof("size_t")
+        self._stride, self._word_stride = size // 8, size // word
+        self._number_at = ffi.offsetof("spinney_value", "number") // 8
+        self._text_at = ffi.offsetof("spinney_value", "text") // word
+        self._length_at = ffi.offsetof("spinney_value", "length") // word
+        self._text = ffi.new("char[]", _TEXT_BYTES)
+        self._text_bytes = memoryview(ffi.buffer(self._text))
+        self._text_address = int(ffi.cast("size_t", self._text))
+
+    def _reserve(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._values = self._ffi.new("spinney_value[]", capacity)
+        values = memoryview(self._ffi.buffer(self._values))
+        self._as_tags, self._as_numbers, self._as_words = values.cast("Q"), values.cast("d"), values.cast("P")
+
+    # ---- matching
+
+    def match(self, publication: Mapping[str, Any]) -> list[int]:
+        """The numbers of what matches."""
+        if len(publication) > self._capacity:
+            self._reserve(2 * len(publication))
+        kept: list[Any] = []
+        count = self._fill(publication, kept)
+        ids, found = self._ids, self._count
+        if self._lib.spinney_match(self._reader, self._values, count, ids, found, self._error):
+            self._fail()
+        return self._unpack(ids[0], found[0])
+
+    def _fill(self, publication: Mapping[str, Any], kept: list[Any]) -> int:
+        """Checks every value and writes those whose attributes filters name; how many that were."""
+        tags, numbers, tag_of = self._as_tags, self._as_numbers, self._tags.numbers.get
+        stride, number_at = self._stride, self._number_at
+        at = count = text_used = 0
+        for name, value in publication.items():
+            if value.__class__ is not float or not -_LARGEST <= value <= _LARGEST:
+                value = attribute(publication, name)
+            tag = tag_of(name)
+            if tag is None:
+                if name.__class__ is not str:
+                    check_name(name)
+                continue
+            if value.__class__ is float:
+                numbers[at + number_at] = value
+            elif value.__class__ is str:
+                tag += self._tags.to_string
+                text_used += self._put_text(count, value.encode(), text_used, kept)
+            elif value is None:
+                continue
+            else:
+                tag += self._tags.to_boolean
+                numbers[at + number_at] = value
+            tags[at] = tag
+            at += stride
+            count += 1
+        return count
+
+    def _put_text(self, index: int, text: bytes, used: int, kept: list[Any]) -> int:
+        """Points a value to a text, which `kept` keeps if there is no room for it; the room that it took."""
+        length = len(text)
+        at = index * self._word_stride
+        self._as_words[at + self._length_at] = length
+        if used + length > _TEXT_BYTES:
+            kept.append(self._ffi.from_buffer(text))
+            self._as_words[at + self._text_at] = int(self._ffi.cast("size_t", kept[-1]))
+            return 0
+        self._text_bytes[used : used + length] = text
+        self._as_words[at + self._text_at] = self._text_address + used
+        return length
+
+    def match_json(self, json: Buffer) -> list[list[int]]:
+        """The numbers for each object."""
+        text = self._ffi.from_buffer(json)
+        if self._lib.spinney_match_json(self._reader, text, len(text), self._matches, self._error):
+            self._fail()
+        offsets = self._ffi.unpack(self._matches.offsets, self._matches.events + 1)
+        ids = self._unpack(self._matches.ids, offsets[-1])
+        return [ids[start:end] for start, end in pairwise(offsets)]
+
+    def match_arrow(self, schema: int, array: int) -> tuple[bytes, bytes]:
+        """Offsets as 64-bit and numbers as 32-bit integers, of a batch at the addresses of its C structures."""
+        ffi, matches = self._ffi, self._matches
+        schema_pointer, array_pointer = ffi.cast("struct ArrowSchema *", schema), ffi.cast("struct ArrowArray *", array)
+        if self._lib.spinney_match_arrow(self._reader, schema_pointer, array_pointer, matches, self._error):
+            self._fail()
+        offsets = bytes(ffi.buffer(matches.offsets, 8 * (matches.events + 1)))
+        found = matches.offsets[matches.events]
+        return offsets, bytes(ffi.buffer(matches.ids, 4 * found)) if found else b""
+
+    def _unpack(self, ids: Any, count: int) -> list[int]:
+        found: list[int] = self._ffi.unpack(ids, count) if count else []
+        return found
+
+    def _fail(self) -> NoReturn:
+        raise_error(self._ffi, self._lib, self._error)
+
+
+def raise_error(ffi: Any, lib: Any, error: Any) -> NoReturn:
+    """Raises what a spinney_error says."""
+    message = ffi.string(error.message).decode(errors="replace")
+    if error.status == lib.SPINNEY_BAD_EVENT:
+        raise PublicationError(message, position=error.position)
+    if error.status == lib.SPINNEY_BAD_BATCH:
+        raise BadColumn(message, error.position)
+    raise MatcherError(message)
