@@ -36,10 +36,10 @@ def test_a_table_is_aligned_markdown_below_the_machine() -> None:
         "A note.",
         "Measured on: a machine.",
         "",
-        "|  size |    us |",
-        "| ----: | ----: |",
+        "| size  |    us |",
+        "| ----- | ----: |",
         "| 1,000 |   0.5 |",
-        "|    10 | 12.25 |",
+        "| 10    | 12.25 |",
     ]
 
 

@@ -24,13 +24,15 @@ class Table:
     def markdown(self) -> str:
         """Notes, the machine and the table."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        lines = [_row(self.header, widths), _row(["-" * (width - 1) + ":" for width in widths], widths)]
+        rule = [("-" * (width - 1) + ":") if column else "-" * width for column, width in enumerate(widths)]
+        lines = [_row(self.header, widths), _row(rule, widths)]
         lines += [_row(row, widths) for row in self.rows]
         return "\n".join([*self.notes, f"Measured on: {self.machine}.", "", *lines])
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "| " + " | ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+    first, *others = zip(cells, widths, strict=True)
+    return "| " + " | ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]) + " |"
 
 
 def number(value: float) -> str:
