@@ -31,9 +31,9 @@ MAX_SOURCES = 1_000_000
 class StateFilter:
     """One state subscription in the cloud: it knows which scopes hold, and notifies when that changes.
 
-    It has no clock: log times never decrease, and what falls due happens at the first `tick` (or label) at or after
-    `next_wake()`. `disjoint` says that enter and exit are proven never to be TRUE of one reading; only then may
-    sources be evaluated elsewhere (rule S2).
+    It has no clock: log times never decrease, and what falls due happens at the first `tick` at or after `next_wake()`,
+    never at a reading or label, since other tiers may not see the same ones (rule I3). `disjoint` says that enter and
+    exit are proven never to be TRUE of one reading; only then may sources be evaluated elsewhere (rule S2).
     """
 
     def __init__(self, subscription: StateSubscription, *, disjoint: bool = False, limit: int = MAX_SOURCES) -> None:
@@ -141,17 +141,18 @@ class StateFilter:
         return self._hold_marked(self._readings.admit(publication_id, reading, place), log_time)
 
     def _hold_marked(self, marked: list[Marked], log_time: float) -> list[Notification]:
-        held = [_held(Label(one.mark), one.reading.publication, one.reading.arrival) for one in marked]
-        return self._hold(held, log_time) if held else []
+        return self._hold(
+            [_held(Label(one.mark), one.reading.publication, one.reading.arrival) for one in marked], log_time
+        )
 
     def _hold(self, arrived: list[Held], log_time: float) -> list[Notification]:
-        """What has fallen due before these came, then these, or what goes in their place with `reorder`."""
-        notifications = self.tick(log_time)
+        """Labels take effect as they come, or with `reorder` when they are let go."""
+        notifications: list[Notification] = []
         for one in arrived:
             going = [one] if self.reorder is None or one.label.silent else self.reorder.hold(one)
             for held in going:
                 notifications += self._apply(held, log_time)
-        return notifications + self.tick(log_time)
+        return notifications
 
     def _apply(self, held: Held, log_time: float) -> list[Notification]:
         """A label takes effect: it sets, and the subscriber hears only of what that changes (rule S2)."""
