@@ -6,6 +6,9 @@ be missing or of another type, so that all three verdicts come up.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -28,6 +31,7 @@ from spinney.expression import (
     Like,
     Literal,
     Location,
+    Node,
     Not,
     Property,
     Spatial,
@@ -36,6 +40,8 @@ from spinney.expression import (
     disjunction,
 )
 from spinney.geometry import BBox, Geometry, MultiPolygon, Point, Polygon
+from spinney.intervals import ranges
+from spinney.known import Knowledge, Known
 from spinney.subscription import ContentSubscription, DeadBand, StateSubscription, Subscription, TopKSubscription
 
 NUMBER_ATTRIBUTES = ("a", "b", "c", "time", "lat", "long")
@@ -296,3 +302,108 @@ def top_k_subscriptions(draw: st.DrawFn) -> TopKSubscription:
         where=draw(_maybe_filters),
         each=draw(st.one_of(st.none(), _names)),
     )
+
+
+# ---- publications made for given filters
+
+
+def probes(random: Random, *conditions: Filter, count: int = 20, known: Known | None = None) -> list[dict[str, Any]]:
+    """Publications whose values lie on and beside the constants of the filters, and that agree with what is known."""
+    constants = [value for condition in conditions for value in _constants(condition)]
+    return [_probe(random, constants, known or Known()) for _ in range(count)]
+
+
+def _constants(node: Node) -> Iterator[float | str | bool]:
+    if isinstance(node, Literal):
+        yield node.value
+    elif isinstance(node, Instant):
+        yield node.seconds
+    elif isinstance(node, Like):
+        yield node.pattern.replace("%", "").replace("_", "x").replace("\\", "")
+    elif isinstance(node, Spatial):
+        yield from _coordinates(node.geometry)
+    for child in node.children():
+        yield from _constants(child)
+
+
+def _coordinates(geometry: Geometry) -> Iterator[float]:
+    match geometry:
+        case Point(position):
+            yield from position
+        case BBox(west, south, east, north):
+            yield from (west, south, east, north)
+        case Polygon(rings):
+            yield from (number for ring in rings for position in ring for number in position)
+        case MultiPolygon(polygons):
+            yield from (number for polygon in polygons for number in _coordinates(polygon))
+
+
+def _probe(random: Random, constants: Sequence[float | str | bool], known: Known) -> dict[str, Any]:
+    publication: dict[str, Any] = {}
+    for name in ATTRIBUTES:
+        allowed = known.environment.attribute(name)
+        candidates = [value for value in _candidates(random, name, constants) if allowed.contains(value)]
+        if not candidates and not allowed.null:
+            candidates = [first for kind in (float, str, bool) for first, _ in ranges(allowed.of(kind))]
+        if candidates and not (allowed.null and random.random() < 0.15):
+            publication[name] = random.choice(candidates)
+    return publication
+
+
+def _candidates(random: Random, name: str, constants: Sequence[float | str | bool]) -> list[float | str | bool]:
+    """Some values near the constants that the attribute would hold, and a few others."""
+    usual = str if name in STRING_ATTRIBUTES else bool if name in BOOLEAN_ATTRIBUTES else float
+    near = [value for value in constants if type(value) is usual] or list(constants)
+    found: list[float | str | bool] = [random.choice(NUMBERS), random.choice(STRINGS), random.random() < 0.5]
+    found = [value for value in found if type(value) is usual] * 2 + found
+    for value in random.choices(near, k=4) if near else ():
+        found.append(value)
+        if isinstance(value, str):
+            found += [value + "\0", value + "x", value[:-1], value.upper()]
+        elif isinstance(value, float):
+            found += [math.nextafter(value, -math.inf), math.nextafter(value, math.inf), value / 2]
+    return [value for value in found if not isinstance(value, float) or math.isfinite(value)]
+
+
+@st.composite
+def knowns(draw: st.DrawFn) -> Known:
+    """Some attributes in ranges, sets, of one type, always or never there; closed or not."""
+    attributes: dict[str, Knowledge] = {}
+    for name in ATTRIBUTES:
+        kind = draw(st.integers(0, 7))
+        presence = draw(st.sampled_from(("always", "maybe")))
+        if kind == 0:
+            attributes[name] = Knowledge.never()
+        elif kind == 1:
+            attributes[name] = Knowledge.constant(draw(_usual_values(name)), presence)
+        elif kind in (2, 3) and name in NUMBER_ATTRIBUTES:
+            low, high = sorted((draw(_usual_values(name)), draw(_usual_values(name))))
+            attributes[name] = Knowledge.between(low, high, presence)
+        elif kind == 4:
+            some = draw(st.lists(st.one_of(_usual_values(name), values()), min_size=1, max_size=4))
+            attributes[name] = Knowledge.one_of(some, presence)
+        elif kind == 5:
+            word = draw(st.sampled_from(("number", "string", "boolean", "any")))
+            attributes[name] = Knowledge.from_json({"type": word, "presence": presence}, name)
+    return Known(attributes, closed=draw(st.integers(0, 3)) == 0)
+
+
+def seeds() -> st.SearchStrategy[Random]:
+    """A source of chance for probes()."""
+    return st.integers(0, 2**32 - 1).map(Random)
+
+
+def simple_filters() -> st.SearchStrategy[Filter]:
+    """Conjunctions of comparisons with constants on two attributes, so that pairs are often related."""
+    number = st.sampled_from((0.0, 1.0, 2.0, 3.0)).map(Literal)
+    named = st.sampled_from(("a", "b")).map(Property)
+    one = st.one_of(
+        st.builds(Compare, _OPERATORS, named, number),
+        st.builds(Between, named, number, number),
+        st.builds(In, named, st.lists(number, min_size=1, max_size=3).map(tuple)),
+        st.builds(Like, st.just(Property("s")), st.sampled_from(PATTERNS)),
+        st.builds(Spatial, st.sampled_from(("intersects", "within")), geometries()),
+        st.builds(Compare, _OPERATORS, st.just(Property("a")), st.just(Property("b"))),
+    )
+    pair = st.lists(one, min_size=1, max_size=2)
+    return st.one_of(one, pair.map(lambda items: conjunction(*items)), pair.map(lambda items: disjunction(*items)))

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import filters, publications, subscriptions
+
 from spinney import parse, parse_filter
 from spinney.expression import FALSE, TRUE, UNKNOWN, Filter
 from spinney.intervals import LARGEST
 from spinney.normal_form import normal_form
 from spinney.subscription import ContentSubscription, StateSubscription, Subscription
-from strategies import filters, publications, subscriptions
 
 SAME = [
     ("NOT (a > 3 OR b IN (1, 2, 3))", "a <= 3 AND b NOT IN (1, 2, 3)"),
@@ -89,7 +90,9 @@ def test_the_normal_form_survives_text_and_json(condition: Filter) -> None:
 @pytest.mark.soak
 @settings(max_examples=20_000)
 @given(filters(), st.lists(publications(), min_size=1, max_size=3))
-def test_the_normal_form_is_exact_and_stable_on_very_many_filters(condition: Filter, some: list[dict[str, object]]) -> None:
+def test_the_normal_form_is_exact_and_stable_on_very_many_filters(
+    condition: Filter, some: list[dict[str, object]]
+) -> None:
     normal = normal_form(condition)
     assert normal_form(normal) == normal
     assert all(normal.evaluate(publication) is condition.evaluate(publication) for publication in some)

@@ -107,4 +107,5 @@ def any_of(values: Iterable[Value]) -> Domain:
     found: dict[type, set[Value]] = {float: set(), str: set(), bool: set()}
     for value in values:
         found[type(value)].add(value)
-    return Domain(*(intervals.of_values(found[kind]) for kind in (float, str, bool)))
+    numbers, strings, booleans = (intervals.of_values(found[kind]) for kind in (float, str, bool))
+    return Domain(numbers, strings, booleans)

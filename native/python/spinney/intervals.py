@@ -92,6 +92,11 @@ def with_prefix(prefix: str) -> Points | None:
     return (prefix, kept[:-1] + chr(ord(kept[-1]) + 1)) if kept else (prefix,)
 
 
+def is_prefix(run: tuple[Value, Value | None]) -> bool:
+    """Whether a run is that of all strings with a prefix, which is then its first."""
+    return isinstance(run[0], str) and with_prefix(run[0]) == (run if run[1] is not None else run[:1])
+
+
 def contains(points: Points, value: Value) -> bool:
     """Whether the value is in the set."""
     return bisect_right(points, value) & 1 == 1

@@ -69,7 +69,7 @@ def _read_values(item: Mapping[str, Any], name: str) -> Domain:
     found = PRESENT
     if "value" in item or "values" in item:
         values = item["values"] if "values" in item else [item["value"]]
-        if not isinstance(values, list) or not 0 < len(values) <= MAX_VALUES or "value" in item and "values" in item:
+        if not isinstance(values, list) or not 0 < len(values) <= MAX_VALUES or ("value" in item and "values" in item):
             raise KnownError(f"expected one value, or values in an array of 1 to {MAX_VALUES}", attribute=name)
         found = any_of(_read_value(value, name) for value in values)
     if "min" in item or "max" in item:

@@ -45,6 +45,11 @@ def literal_prefix(pattern: str) -> str:
     return prefix
 
 
+def prefix_pattern(prefix: str) -> str:
+    """The pattern of all texts that begin so."""
+    return "".join(f"\\{letter}" if letter in "%_\\" else letter for letter in prefix) + "%"
+
+
 def like(text: str, pattern: str) -> bool:
     """Whether the whole text is like the pattern. Leftmost fits suffice, so the time is at most text x pattern."""
     first, *rest = segments(pattern)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from . import intervals
 from .expression import (
@@ -20,6 +21,7 @@ from .expression import (
     disjunction,
 )
 from .intervals import Points
+from .like import prefix_pattern
 from .text_writer import number_text
 
 Run = tuple[Value, Value | None]
@@ -37,18 +39,14 @@ def membership(operand: Expression, kind: type, points: Points) -> Filter:
     if singles is not None:
         return _one_of(operand, singles)
     runs = intervals.ranges(points)
-    gaps = [(first[1], second[0]) for first, second in zip(runs, runs[1:], strict=False)]
-    if all(_is_single(gap) or _is_prefix(gap) for gap in gaps):
+    gaps = [(first[1], second[0]) for first, second in pairwise(runs)]
+    if all(_is_single(gap) or intervals.is_prefix(gap) for gap in gaps):
         return conjunction(*_bounds(operand, (runs[0][0], runs[-1][1])), *_without(operand, gaps))
     return disjunction(*_one_of_singles(operand, runs), *_each_wide(operand, runs))
 
 
 def _is_single(run: Run) -> bool:
     return intervals.after(run[0]) == run[1]
-
-
-def _is_prefix(run: Run) -> bool:
-    return isinstance(run[0], str) and intervals.with_prefix(run[0]) == run
 
 
 def _without(operand: Expression, gaps: Sequence[Run]) -> list[Filter]:
@@ -103,8 +101,8 @@ def _upper(end: float) -> tuple[str, float]:
 
 
 def _text_bounds(operand: Expression, first: str, end: str | None) -> list[Filter]:
-    if end is not None and _is_prefix((first, end)):
-        return [Like(operand, _escaped(first) + "%")]
+    if end is not None and intervals.is_prefix((first, end)):
+        return [Like(operand, prefix_pattern(first))]
     found: list[Filter] = []
     if first:
         strict = first.endswith("\0")
@@ -113,7 +111,3 @@ def _text_bounds(operand: Expression, first: str, end: str | None) -> list[Filte
         closed = end.endswith("\0")
         found.append(Compare("<=" if closed else "<", operand, Literal(end[:-1] if closed else end)))
     return found
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{letter}" if letter in "%_\\" else letter for letter in text)

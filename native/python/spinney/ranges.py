@@ -194,7 +194,7 @@ def _corners(sign: Callable[[float, float], float]) -> Callable[[Hull, Hull], Do
 
 def _quotient(left: Hull, right: Hull) -> Domain:
     if right[0] <= 0.0 <= right[1]:
-        return _ALL
+        return _ALL if right[0] < right[1] else NULL
     return _between([x / y for x in left for y in right])
 
 
@@ -208,6 +208,8 @@ def _whole_quotient(left: Hull, right: Hull) -> Domain:
 
 def _remainder(left: Hull, right: Hull) -> Domain:
     size = max(abs(right[0]), abs(right[1]))
+    if size == 0.0:
+        return NULL
     null = right[0] <= 0.0 <= right[1]
     low, high = max(-size, min(0.0, left[0])), min(size, max(0.0, left[1]))
     return Domain(numbers=intervals.from_to(low, high), null=null)
@@ -297,4 +299,3 @@ def _folded(domain: Domain) -> Domain:
 
 EVERYTHING = Environment()
 """Nothing is known."""
-

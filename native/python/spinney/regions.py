@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 
 from . import intervals
 from .geometry import BBox, Geometry, Place, Point, Polygon, Position
@@ -56,10 +56,13 @@ def rectangle(polygon: Polygon) -> BBox | None:
         return None
     west, south, east, north = polygon.bounds()
     corners = {(west, south), (east, south), (east, north), (west, north)}
-    turns = all((x1 == x2) != (y1 == y2) for (x1, y1), (x2, y2) in zip(ring, ring[1:], strict=False))
+    turns = all((x1 == x2) != (y1 == y2) for (x1, y1), (x2, y2) in pairwise(ring))
     if not turns or set(ring) != corners or len(corners) != 4:
         return None
-    x, y = (math.nextafter(west, east), math.nextafter(east, west)), (math.nextafter(south, north), math.nextafter(north, south))
+    x, y = (
+        (math.nextafter(west, east), math.nextafter(east, west)),
+        (math.nextafter(south, north), math.nextafter(north, south)),
+    )
     if x[0] > x[1] or y[0] > y[1] or places(polygon, x, y) != frozenset((Place.INSIDE,)):
         return None
     return BBox(west, south, east, north)
@@ -87,7 +90,7 @@ def places(polygon: Polygon, x: Range, y: Range) -> Places:
 
 
 def _edges(polygon: Polygon) -> list[Edge]:
-    return [edge for ring in polygon.rings for edge in zip(ring, ring[1:], strict=False)]
+    return [edge for ring in polygon.rings for edge in pairwise(ring)]
 
 
 def _slabs(edges: list[Edge], y: Range) -> list[Range]:
@@ -100,7 +103,7 @@ def _slabs(edges: list[Edge], y: Range) -> list[Range]:
 def _places_in_slab(edges: list[Edge], x: Range, y: Range) -> Places:
     inside, border = False, False
     for edge in edges:
-        (x1, y1), (x2, y2) = edge
+        (_, y1), (_, y2) = edge
         touched = _touches(edge, x, y)
         if touched and _is_all_border(edge, x, y):
             return BORDER

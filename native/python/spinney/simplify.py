@@ -94,7 +94,7 @@ class Joined(Part):
 
 def simplify(condition: Filter, environment: Environment) -> Filter:
     """The simplest filter with the same verdicts where the environment holds."""
-    return _filter(Simplifier(environment).part(condition))
+    return filter_of(Simplifier(environment).part(condition))
 
 
 def simplify_value(expression: Expression, environment: Environment) -> Expression:
@@ -299,9 +299,10 @@ def _canonical(condition: Spatial) -> Spatial:
 # ---- back to a filter
 
 
-def _filter(part: Part) -> Filter:
+def filter_of(part: Part) -> Filter:
+    """The filter that a part stands for."""
     if isinstance(part, Joined):
-        return (conjunction if part.conjunctive else disjunction)(*map(_filter, part.parts))
+        return (conjunction if part.conjunctive else disjunction)(*map(filter_of, part.parts))
     if isinstance(part, Member):
         return membership(part.operand, part.kind, part.points)
     assert isinstance(part, Leaf)

@@ -32,7 +32,7 @@ from .expression import (
 )
 from .geometry import Geometry, MultiPolygon, Place, Point, Polygon
 from .intervals import Points
-from .like import ANY_ONE, like, literal_prefix, pattern_covers, segments
+from .like import ANY_ONE, like, literal_prefix, pattern_covers, prefix_pattern, segments
 from .ranges import ACCEPTED, MAX_COMBINATIONS, UNORDERED, Environment, Order, constant_of, domain_of, orders, orders_in
 from .text_writer import value_text
 
@@ -111,9 +111,7 @@ def _compare(operator: str, left: Expression, right: Expression, environment: En
 def _accepted(operator: str, found: int) -> int:
     accepted = ACCEPTED[operator]
     return (
-        (T if found & accepted else 0)
-        | (F if found & ~(accepted | UNORDERED) else 0)
-        | (U if found & UNORDERED else 0)
+        (T if found & accepted else 0) | (F if found & ~(accepted | UNORDERED) else 0) | (U if found & UNORDERED else 0)
     )
 
 
@@ -184,7 +182,16 @@ def _like(condition: Like, domain: Domain) -> int:
     exact = like_points(pattern)
     if exact is not None:
         return unknown | _within(domain.strings, exact)
-    return unknown | (T | F if intervals.meet(domain.strings, like_bounds(pattern)) else F)
+    if not intervals.meet(domain.strings, like_bounds(pattern)):
+        return unknown | F
+    return unknown | (T if all(_run_is_like(run, pattern) for run in intervals.ranges(domain.strings)) else T | F)
+
+
+def _run_is_like(run: tuple[str, str | None], pattern: str) -> bool:
+    """Whether all strings of a run are proven to be like the pattern."""
+    if intervals.after(run[0]) == run[1]:
+        return like(run[0], pattern)
+    return intervals.is_prefix(run) and pattern_covers(pattern, prefix_pattern(run[0]))
 
 
 def _within(points: Points, region: Points) -> int:
@@ -290,7 +297,12 @@ def excludes(fact: Filter, condition: Filter) -> bool:
     """Whether the condition is proven false wherever the fact is true."""
     if isinstance(fact, Not):
         return fact.operand == condition or (isinstance(condition, Like | Spatial) and implies(condition, fact.operand))
-    if isinstance(fact, Spatial) and isinstance(condition, Spatial) and fact.location_first and condition.location_first:
+    if (
+        isinstance(fact, Spatial)
+        and isinstance(condition, Spatial)
+        and fact.location_first
+        and condition.location_first
+    ):
         first, second = fact.geometry, condition.geometry
         return isinstance(first, Polygon) and isinstance(second, Polygon) and regions.disjoint(first, second)
     return False
@@ -303,4 +315,3 @@ def _spatial_implies(fact: Spatial, condition: Spatial) -> bool:
         return fact.operator == "within" or condition.operator == "intersects"
     inner, outer = fact.geometry, condition.geometry
     return isinstance(inner, Polygon) and isinstance(outer, Polygon) and regions.contains(outer, inner)
-
