@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinney import PublicationError, parse
+from spinney import parse
 from spinney_tools.match.matching import Matching, Place
 from spinney_tools.match.progress import Progress
 
-# ---- matching the raw line and matching the publication are one
+# ---- many lines at once and one by one
 
 
 VALUES = st.one_of(
@@ -33,26 +33,41 @@ SUBSCRIPTIONS = {
 }
 
 
-def taken(matching: Matching, line: bytes) -> list[str] | str:
-    """The ids, or the refusal."""
-    try:
-        return [name for found in matching.take(Place(0, 1), line) for name in found.ids]
-    except PublicationError as error:
-        return str(error)
+READING = st.dictionaries(NAMES, VALUES, max_size=4)
+SEPARATORS = st.sampled_from([(", ", ": "), (",", ":"), (" ,", " :\t")])
 
 
-@given(
-    st.dictionaries(NAMES, VALUES, max_size=4),
-    st.booleans(),
-    st.sampled_from([(", ", ": "), (",", ":"), (" ,", " :\t")]),
-)
-def test_a_line_matches_what_its_publication_matches(
-    reading: dict[str, Any], ascii_only: bool, separators: tuple[str, str]
+@given(st.lists(READING, min_size=1, max_size=3), st.booleans(), SEPARATORS)
+def test_lines_match_together_what_they_match_one_by_one(
+    readings: list[dict[str, Any]], ascii_only: bool, separators: tuple[str, str]
 ) -> None:
-    line = json.dumps(reading, ensure_ascii=ascii_only, separators=separators).encode()
-    raw = Matching(SUBSCRIPTIONS, ["-"])
-    read = Matching(SUBSCRIPTIONS, ["-"], read_all=True)
-    assert taken(raw, line) == taken(read, line)
+    lines = [json.dumps(item, ensure_ascii=ascii_only, separators=separators).encode() for item in readings]
+    matching = Matching(SUBSCRIPTIONS, ["-"])
+    together = matching.take_block(0, list(enumerate(lines)))
+    if together is not None:  # else one by one is how they are taken
+        one_by_one = [found for number, line in enumerate(lines) for found in matching.take(Place(0, number), line)]
+        assert [(f.place, f.ids, f.json) for f in together] == [(f.place, f.ids, f.json) for f in one_by_one]
+
+
+PLAIN = {"time": "2026-01-01T00:00:00Z", "source": "mote", "lat": 1.5, "NO2": 3, "unit": "\u00b5g"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "at_once"),
+    [
+        ([json.dumps(PLAIN), json.dumps({"time": 7, "valid_for": 60})], True),
+        ([json.dumps({"NO2": 1, "note": 'a "quote"'})], False),
+        (['{"NO2": 1}, {"NO2": 2', '"NO2": 3}'], False),
+        (['{"NO2": 1}, {"NO2": 2}', "{}"], False),
+        (['{"NO2": 1}', '{"NO2": "\n"}'.replace("\\n", "\n")], False),
+        (['{"lat": "1"}'], False),
+        (['{"time": "noon"}'], False),
+        (["[]"], False),
+    ],
+)
+def test_plain_lines_are_taken_at_once_and_others_one_by_one(lines: list[str], at_once: bool) -> None:
+    found = Matching(SUBSCRIPTIONS, ["-"]).take_block(0, [(n, line.encode()) for n, line in enumerate(lines)])
+    assert (found is not None) == at_once
 
 
 # ---- progress

@@ -19,6 +19,8 @@ from .subscriptions import load
 
 SOME, NONE, ERROR, INTERRUPTED = 0, 1, 2, 130
 
+_LINES_AT_ONCE = 128
+
 _EPILOG = """\
 examples:
   spinney match -s 'NO2 > 40' readings.jsonl
@@ -132,11 +134,21 @@ class _Run:
         self._bytes_before += done
 
     def _take(self, file: int, batch: Batch) -> None:
-        for line, text in enumerate(batch.lines, batch.first_line):
+        for start in range(0, len(batch.lines), _LINES_AT_ONCE):
+            self._take_lines(file, batch.first_line + start, batch.lines[start : start + _LINES_AT_ONCE])
+
+    def _take_lines(self, file: int, first: int, lines: list[bytes | None]) -> None:
+        """All at once if that is possible, else one by one, so that every refusal has its line."""
+        numbered = [(n, reading) for n, text in enumerate(lines, first) if text and (reading := text.strip())]
+        found = None if None in lines else self._matching.take_block(file, numbered)
+        if found is not None:
+            self._readings += len(numbered)
+            self._deliver(found)
+            return
+        for line, text in enumerate(lines, first):
             if text is None:
-                self._refuse(
-                    InputError(f"{self._files[file]}:{line}", f"the line is longer than {MAX_LINE_BYTES} bytes")
-                )
+                problem = f"the line is longer than {MAX_LINE_BYTES} bytes"
+                self._refuse(InputError(f"{self._files[file]}:{line}", problem))
             elif reading := text.strip():
                 self._take_reading(Place(file, line), text, reading)
 

@@ -35,6 +35,9 @@ _TO_BE_READ = re.compile(
 )
 """In every line with a reserved attribute that publications refuse, which matching alone would not notice."""
 
+_ESCAPED = re.compile(rb'\\(?:"|u00[67])')
+"""Where a key or a quote may be escaped: these patterns are for plain ones."""
+
 
 class _Fed(Protocol):
     """What runs a state or top-k subscription."""
@@ -112,10 +115,6 @@ class Matching:
         """What this reading brings about. PublicationError if it is refused; then nothing has happened."""
         if not line.startswith(b"{"):
             raise PublicationError("expected a reading: one JSON object on a line", position=0)
-        if not self._read_all:
-            ids = self._match_raw(line)
-            if ids is not None:
-                return [Found(place, self._sorted(ids), "match", line, None)] if ids else []
         self._matcher.match_json(line)  # refuses what json.loads would let pass, and says where
         publication = read(json.loads(line))
         ids = self._sorted(self._matcher.match(publication))
@@ -125,17 +124,26 @@ class Matching:
             found.append(Found(place, content, "match" if content else None, line, publication))
         return found + self._feed([name for name in ids if name in self._fed], place, line, publication)
 
-    def _match_raw(self, line: bytes) -> Collection[str] | None:
-        """The subscriptions that match, without making a publication. None where one has to be made."""
-        if b"\\" in line:
-            return None  # a key or a quote may be escaped: the patterns below are for plain ones
-        line = _with_seconds(line)
-        if _TO_BE_READ.search(line):
+    def take_block(self, file: int, numbered: list[tuple[int, bytes]]) -> list[Found] | None:
+        """The same for many lines with one call, from their text alone; None where each has to be taken by itself."""
+        lines = [_with_seconds(line) for _, line in numbered]
+        if self._read_all or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+            return None
+        # No string, and no object within an object, goes on over a line's end: each line is one reading or more.
+        block = b"[" + b",\n".join(lines) + b"]"
+        if _TO_BE_READ.search(block) or _ESCAPED.search(block):
             return None
         try:
-            return self._matcher.match_json(line)
+            answers = self._matcher.match_json(block)
         except PublicationError:
             return None
+        if len(answers) != len(lines):
+            return None
+        return [
+            Found(Place(file, number), self._sorted(ids), "match", line, None)
+            for (number, line), ids in zip(numbered, answers, strict=True)
+            if ids
+        ]
 
     def _sorted(self, ids: Collection[str]) -> list[str]:
         return sorted(ids, key=self._order.__getitem__)
