@@ -57,7 +57,9 @@ TEXTS = [
     ("a = 24h", "1:5: the duration 24h can only stand after OVER"),
     ("a = 1e999", "1:5: expected a number that a double can hold after '=', found '1e999'"),
     ("a = 0x10", '1:5: 0x10 is neither a number nor a duration such as 24h; as a name it is written "0x10"'),
-    ("a = 1.2.3", "1:8: expected AND, OR or the end after '1.2', found '.3'"),
+    ("a = 1.2.3", '1:5: 1.2.3 is neither a number nor a duration such as 24h; as a name it is written "1.2.3"'),
+    ("a = 1.5x", '1:5: 1.5x is neither a number nor a duration such as 24h; as a name it is written "1.5x"'),
+    ("a = 1e5e", '1:5: 1e5e is neither a number nor a duration such as 24h; as a name it is written "1e5e"'),
     ("a ~ b", "1:3: unexpected character '~'"),
     ("a = [1]", "1:5: unexpected character '['"),
     ("a = #", "1:5: unexpected character '#'"),
@@ -116,7 +118,8 @@ TEXTS = [
     ("a = POINT(1 2)", "1:5: POINT can only stand in S_INTERSECTS and S_WITHIN"),
     (
         "T_BEFORE(time, '2026-01-01')",
-        "1:16: expected DATE('...'), TIMESTAMP('...'), INTERVAL('...', '...') or an attribute after ',', found '2026-01-01'",
+        "1:16: expected DATE('...'), TIMESTAMP('...'), INTERVAL('...', '...') or an attribute after ',', "
+        "found '2026-01-01'",
     ),
     ("T_BEFORE(time, DATE('2026-13-01'))", "1:21: 2026-13-01 is not in the calendar"),
     ("T_BEFORE(time, DATE('2026-1-1'))", "1:21: '2026-1-1' is not a date like 2026-11-18"),

@@ -88,16 +88,12 @@ def test_every_moment_can_be_written(seconds: object) -> None:
 
 
 @given(subscriptions())
-def test_subscriptions_keep_all_in_json(subscription: Subscription) -> None:
+def test_subscriptions_keep_all_in_json_and_in_text_what_text_can_say(subscription: Subscription) -> None:
     item = subscription.to_json()
-    again = parse(json.dumps(item))
-    assert again.to_json() == item
-    assert again == parse(item)
-    assert type(again) is type(subscription)
-
-
-@given(subscriptions())
-def test_subscriptions_keep_in_text_what_text_can_say(subscription: Subscription) -> None:
+    from_json = parse(json.dumps(item))
+    assert from_json.to_json() == item
+    assert from_json == parse(item)
+    assert type(from_json) is type(subscription)
     text = subscription.to_text()
     again = parse(text)
     assert again.to_text() == text

@@ -36,7 +36,7 @@ _STRING_PIECE = r"[^'\\]+|''|\\(?:\\\\)*'|(?:\\\\)+(?=')|\\+(?![\\'])"
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)
     | (?P<duration>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ms|min|[smhdw])(?![{_IN_WORDS}.]))
-    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![{_IN_WORDS}]))
+    | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+(?![{_IN_WORDS}.]))
     | (?P<name>{NAME})
     | (?P<string>'(?:{_STRING_PIECE})*+')
     | (?P<quoted>"(?:[^"]|"")+")
@@ -44,7 +44,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# *+ above never gives back: tried again in every other way, a string that does not end would take exponential time.
+# *+ and ++ never give back: tried in every other way too, a string that does not end would take exponential time, and
+# 1.5x would be the number 1 and a stray .5x.
 _PIECE = re.compile(_STRING_PIECE)
 
 _INSTEAD = {"==": "=", "!=": "<>", "&&": "AND", "||": "OR", "!": "NOT"}
