@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from three_tiers import Place, Wanted, World
 
 from spinney import parse
-from spinney.subscription import DeadBand, StateSubscription, Subscription
+from spinney.subscription import DeadBand, Subscription
 
 # What every world is made from: text, options, and whether enter and exit are disjoint.
 POOL: list[tuple[str, dict[str, Any], bool]] = [

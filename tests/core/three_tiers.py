@@ -308,9 +308,9 @@ class World:
         active = frozenset(self.active[source.owner])
         places = {index: self.world[index].place(source.name, source.epoch) for index in active}
         if broker.duplicates.repeats(reading, 0.0):
-            assert not any(
-                mark and broker.filters[index].take(mark, source.epoch) for index, mark in marks.items()
-            ), "a mark that comes again says nothing new"
+            assert not any(mark and broker.filters[index].take(mark, source.epoch) for index, mark in marks.items()), (
+                "a mark that comes again says nothing new"
+            )
             return
         labels: dict[int, Label] = {}
         for index, place in places.items():

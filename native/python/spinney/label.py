@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .errors import LabelError
+from .errors import LabelError, PublicationError
 from .expression import Value
 from .identity import LARGEST_NUMBER, PublicationId
 from .notification import scope_key
+from .publication import attribute
 from .subscription import StateSubscription
 
 Order = tuple[int, int, int]
@@ -47,8 +47,8 @@ class Mark:
     def from_json(cls, item: Any) -> Mark:
         """What gave this list; LabelError for anything else."""
         match item:
-            case [str(source), *order, 0 | 1 as bit, value] if _is_order(order) and _is_value(value):
-                return cls(source, (order[0], order[1], order[2]), bool(bit), _number_as_float(value))
+            case [str(source), *order, 0 | 1 as bit, value] if _is_order(order):
+                return cls(source, (order[0], order[1], order[2]), bool(bit), _value(value))
         raise LabelError(f"expected [source, epoch, boot, sequence, bit, value], not {str(item)[:80]}")
 
 
@@ -102,9 +102,8 @@ def _is_order(order: list[Any]) -> bool:
     return len(order) == 3 and all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in order)
 
 
-def _is_value(value: Any) -> bool:
-    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
-
-
-def _number_as_float(value: Any) -> Value | None:
-    return float(value) if type(value) is int else value
+def _value(value: Any) -> Value | None:
+    try:
+        return attribute({"value": value}, "value")
+    except PublicationError as error:
+        raise LabelError(f"expected an EACH value: {error}") from None
