@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spinney import SyntaxError, parse, parse_filter
 
@@ -419,3 +421,51 @@ def test_a_repeated_key_is_refused_wherever_it_stands() -> None:
         assert json.loads(source)
         with pytest.raises(SyntaxError, match="stands twice"):
             parse_filter(source)
+
+
+NAMES = (
+    *(
+        "op",
+        "args",
+        "property",
+        "date",
+        "timestamp",
+        "interval",
+        "type",
+        "coordinates",
+        "bbox",
+        "filter",
+        "when",
+        "until",
+    ),
+    *("top", "over", "by", "last", "text", "id", "each", "once", "dead_band", "attribute", "debounce", "x"),
+)
+WORDS = (
+    *("=", "and", "not", "in", "between", "like", "casei", "isNull", "+", "abs", "distance", "s_within", "t_during"),
+    *("a", "location", "Point", "Polygon", "2026-11-18", "..", "a > 1", "24h", ""),
+)
+leaves = st.one_of(st.sampled_from(WORDS), st.sampled_from([0, 1, -1.5, 1e400, True, False, None, 10**400]))
+
+
+def larger(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+        st.builds(lambda op, args: {"op": op, "args": args}, st.sampled_from(WORDS), st.lists(inner, max_size=4)),
+    )
+
+
+@given(st.recursive(leaves, larger, max_leaves=12))
+def test_any_json_is_read_and_written_or_refused_with_a_place(item: object) -> None:
+    for source in (item, json.dumps({"filter": item}), json.dumps({"when": "TRUE", "until": "FALSE", "x": item})):
+        refusal = None
+        try:
+            subscription = parse(source)  # type: ignore[arg-type]  # that is what is tested
+        except SyntaxError as error:
+            refusal = error
+        if refusal is None:
+            assert parse(subscription.to_json()) == subscription
+        else:
+            assert refusal.line == 1
+            assert 1 <= refusal.column <= (len(source) if isinstance(source, str) else 1) + 1
+            assert refusal.message

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spinney import SpinneyError, SyntaxError, parse, parse_filter
 
@@ -294,3 +296,81 @@ def test_messages_do_not_repeat_a_long_text() -> None:
         with pytest.raises(SyntaxError) as caught:
             parse(text)
         assert len(str(caught.value)) < 250
+
+
+WORDS = (
+    *(
+        "a",
+        "b",
+        "time",
+        "location",
+        "lat",
+        '"x y"',
+        "1",
+        "2.5",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        "div",
+        "^",
+        "(",
+        ")",
+        ",",
+        "24h",
+    ),
+    *(
+        "=",
+        "<>",
+        "<",
+        ">",
+        "<=",
+        ">=",
+        "AND",
+        "OR",
+        "NOT",
+        "LIKE",
+        "IN",
+        "BETWEEN",
+        "IS",
+        "NULL",
+        "TRUE",
+        "FALSE",
+        "'x'",
+    ),
+    *(
+        "WHEN",
+        "UNTIL",
+        "FOR",
+        "EACH",
+        "ONCE",
+        "TOP",
+        "OVER",
+        "LAST",
+        "BY",
+        "DESC",
+        "WHERE",
+        "abs(",
+        "CASEI(",
+        "distance(",
+    ),
+    *("S_WITHIN(", "POINT(1 2)", "BBOX(1, 2, 3, 4)", "POLYGON((", "T_BEFORE(", "DATE('2026-11-18')", "INTERVAL("),
+    *("'..'", "'", '"', "\\", "é", "\n", "\ufeff", "5x", "{", "[", "0"),
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
+def test_any_words_are_read_and_written_or_refused_with_a_place(text: str) -> None:
+    refusal = None
+    try:
+        subscription = parse(text)
+    except SyntaxError as error:
+        refusal = error
+    if refusal is None:
+        assert parse(subscription.to_text()) == subscription
+        assert parse(subscription.to_json()) == subscription
+    else:
+        assert 1 <= refusal.line <= text.count("\n") + 1
+        assert 1 <= refusal.column <= len(text.split("\n")[refusal.line - 1]) + 1
+        assert refusal.message
