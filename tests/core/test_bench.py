@@ -118,6 +118,12 @@ def test_strict_makes_a_missed_target_an_exit_code(
 # ---- whole runs
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder for workloads and compiled programs."""
+    return str(tmp_path_factory.mktemp("data"))
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measures next to nothing, with programs that are compiled fast rather than well."""
@@ -125,16 +131,17 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "QUICK", matching.Effort(0.01, 1))
     monkeypatch.setattr(matching, "QUICK_LIMIT", 1_000)
     monkeypatch.setattr(json_door, "SIZE", 1_000)
+    monkeypatch.setattr(json_door, "ROUNDS", 1)
     monkeypatch.setattr(forest, "SIZES", (60,))
-    monkeypatch.setattr(forest, "REQUIRED_US", {60: 1e9})
+    monkeypatch.setattr(forest, "REQUIRED_US", {60: 10_000.0})
     monkeypatch.setattr(forest, "READINGS", 20)
     monkeypatch.setattr(forest, "ROUNDS", 1)
 
 
 @pytest.mark.needs("cc")
 @pytest.mark.usefixtures("hasty")
-def test_matching_measures_checks_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["matching", "--quick", "--only", "W1", "--data", str(tmp_path), "--json"]) == 0
+def test_matching_measures_checks_and_prints(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["matching", "--quick", "--only", "W1", "--data", data, "--json"]) == 0
     captured = capsys.readouterr()
     (row,) = json.loads(captured.out)["matching"]
     assert (row["workload"], row["size"], row["required"]) == ("W1", 1_000, targets.REQUIRED_RATIO["W1", 1_000])
@@ -145,21 +152,21 @@ def test_matching_measures_checks_and_prints(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.needs("cc")
 @pytest.mark.usefixtures("hasty")
 def test_a_wrong_answer_is_exit_code_3(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def empty_oracle(*_: object) -> Path:
         (tmp_path / "none").write_bytes(bytes(16 * 10_000))
         return tmp_path / "none"
 
     monkeypatch.setattr(matching, "_oracle", empty_oracle)
-    assert main(["matching", "--quick", "--only", "W1", "--data", str(tmp_path)]) == 3
+    assert main(["matching", "--quick", "--only", "W1", "--data", data]) == 3
     assert "events match something else than the scan" in capsys.readouterr().err
 
 
 @pytest.mark.needs("cc")
 @pytest.mark.usefixtures("hasty")
-def test_the_json_door_and_missing_attributes_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["json", "--data", str(tmp_path)]) == 0
+def test_the_json_door_and_missing_attributes_are_measured(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["json", "--data", data]) == 0
     out = capsys.readouterr().out
     assert "a reading of 200 bytes" in out
     assert "5 are known, 60 are known" in out

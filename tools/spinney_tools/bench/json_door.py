@@ -17,6 +17,8 @@ from .table import Table, number
 WORKLOAD, SIZE = "W2", 10_000
 """Few matches, so that the door is what is timed."""
 
+ROUNDS = 5
+
 DOOR_US = 1.0
 """A reading of 200 bytes may cost so much more than its values."""
 
@@ -48,7 +50,7 @@ def measure(folder: Path, progress: Callable[[str], None]) -> Measurement:
     figures: dict[str, Any] = {}
     progress("measuring the JSON door")
     for mode, around in (("cost", pinned), ("threads", list[str])):
-        command = around([str(program), mode, str(folder), WORKLOAD, str(SIZE)])
+        command = around([str(program), mode, str(folder), WORKLOAD, str(SIZE), str(ROUNDS)])
         figures |= json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
     return Measurement(figures)
 

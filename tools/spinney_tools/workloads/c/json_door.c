@@ -1,9 +1,10 @@
 // json_door.c - what it costs to match a reading that comes as JSON, next to one that comes as values.
 //
-//   json_door cost    FOLDER W SIZE    a reading of 200 bytes; 60 attributes of which an event has 5
-//   json_door threads FOLDER W SIZE    readings per second with one thread and with two
+//   json_door cost    FOLDER W SIZE ROUNDS    a reading of 200 bytes; 60 attributes of which an event has 5
+//   json_door threads FOLDER W SIZE ROUNDS    readings per second with one thread and with two
 //
-// W2 is meant: few matches, so that the door and not the answer is what is timed. Prints one line of JSON.
+// The best round counts. W2 is meant: few matches, so that the door and not the answer is what is timed. Prints one
+// line of JSON.
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -16,7 +17,6 @@
 
 enum {
   READING_BYTES = 200,
-  ROUNDS = 5,
   THREAD_PASSES = 20,
   PLAIN_STEPS = 100,
   KNOWN_ATTRIBUTES = 60,
@@ -96,9 +96,9 @@ static double json_pass(spinney_reader *reader, const readings *all, size_t *fou
   return (kit_now() - start) / (double)all->count * 1e6;
 }
 
-static void print_door_cost(kit_engine *engine, const readings *all) {
+static void print_door_cost(kit_engine *engine, const readings *all, int rounds) {
   double values_us = 1e30, json_us = 1e30;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     size_t by_values, by_json;
     lower(&values_us, values_pass(engine, &by_values));
     lower(&json_us, json_pass(engine->reader, all, &by_json));
@@ -136,10 +136,13 @@ static double uniform(uint64_t seed) { return (double)(kit_mix(seed) >> 11) * 0x
 static void sparse_add(sparse *s, uint32_t id, size_t attribute) {
   spinney_error error;
   double low = uniform(id), high = low + 0.01;
-  uint8_t filter[] = {'S', 'F', SPINNEY_FILTER_VERSION, 0, 1, 0, 3, 0, 'a', (uint8_t)('0' + attribute / 10),
-                      (uint8_t)('0' + attribute % 10), 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  memcpy(filter + 17, &low, sizeof low);
-  memcpy(filter + 25, &high, sizeof high);
+  const uint8_t head[] = {'S', 'F', SPINNEY_FILTER_VERSION, 0, 1, 0,  // one attribute:
+                          3,   0,   'a', (uint8_t)('0' + attribute / 10), (uint8_t)('0' + attribute % 10),
+                          1,   0,   1,   1,  0, 0};  // one box, of one RANGE, on the first
+  uint8_t filter[sizeof head + 2 * sizeof(double)];
+  memcpy(filter, head, sizeof head);
+  memcpy(filter + sizeof head, &low, sizeof low);
+  memcpy(filter + sizeof head + sizeof low, &high, sizeof high);
   check(spinney_add(s->matcher, id, filter, sizeof filter, &error), &error);
 }
 
@@ -162,7 +165,7 @@ static double sparse_pass(sparse *s, size_t *found) {
 }
 
 // The same matches from a matcher that knows all attributes and from one that knows only those of the events.
-static void print_sparse_cost(void) {
+static void print_sparse_cost(int rounds) {
   sparse all, few;
   sparse_open(&all, KNOWN_ATTRIBUTES);
   sparse_open(&few, EVENT_ATTRIBUTES);
@@ -172,7 +175,7 @@ static void print_sparse_cost(void) {
     if (attribute < EVENT_ATTRIBUTES) sparse_add(&few, id, attribute);
   }
   double all_us = 1e30, few_us = 1e30;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     size_t found_all, found_few;
     lower(&all_us, sparse_pass(&all, &found_all));
     lower(&few_us, sparse_pass(&few, &found_few));
@@ -220,12 +223,12 @@ static void higher(double *best, double value) {
   if (value > *best) *best = value;
 }
 
-static void print_threads(const kit_engine *engine, const readings *all) {
+static void print_threads(const kit_engine *engine, const readings *all, int rounds) {
   spinney_error error;
   worker workers[2] = {{.all = all}, {.all = all}};
   for (size_t i = 0; i < 2; i++) check(spinney_reader_new(engine->matcher, &workers[i].reader, &error), &error);
   double one = 0, two = 0, plain_one = 0, plain_two = 0;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     higher(&one, throughput(workers, 1, match_all));
     higher(&two, throughput(workers, 2, match_all));
     higher(&plain_one, throughput(workers, 1, count_up));
@@ -237,8 +240,10 @@ static void print_threads(const kit_engine *engine, const readings *all) {
 }
 
 int main(int argc, char **argv) {
-  bool cost = argc == 5 && !strcmp(argv[1], "cost");
-  if (!cost && (argc != 5 || strcmp(argv[1], "threads"))) kit_die("usage", "json_door cost|threads FOLDER W SIZE");
+  bool cost = argc == 6 && !strcmp(argv[1], "cost");
+  if (!cost && (argc != 6 || strcmp(argv[1], "threads")))
+    kit_die("usage", "json_door cost|threads FOLDER W SIZE ROUNDS");
+  int rounds = atoi(argv[5]);
   kit_workload workload;
   kit_engine engine;
   kit_load(&workload, argv[2], argv[3], argv[4]);
@@ -246,10 +251,10 @@ int main(int argc, char **argv) {
   for (uint32_t i = 0; i < workload.n_subscriptions; i++) kit_engine_add(&engine, i);
   readings all = make_readings(&workload);
   if (cost) {
-    print_door_cost(&engine, &all);
-    print_sparse_cost();
+    print_door_cost(&engine, &all, rounds);
+    print_sparse_cost(rounds);
   } else {
-    print_threads(&engine, &all);
+    print_threads(&engine, &all, rounds);
   }
   free(all.text);
   kit_engine_close(&engine);
