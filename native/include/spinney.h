@@ -106,7 +106,7 @@ typedef struct spinney_value {
 enum {
   SPINNEY_FILTER_VERSION = 1,
   SPINNEY_MAX_FILTER_BYTES = 4 << 20,  // of one filter
-  SPINNEY_MAX_STACK = 256              // of a program
+  SPINNEY_MAX_STACK = 512              // of a program; the language nests 100 deep, with up to 4 values each
 };
 
 // ---- 4. Matcher ------------------------------------------------------------------------------------------------

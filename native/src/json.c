@@ -8,6 +8,8 @@
 #include "json_string.h"
 #include "number.h"
 
+enum { OBJECTS_PER_TURN = 1024 };  // after so many, writers get a chance
+
 typedef struct parser {
   const char *start, *at, *end;
   spinney_reader *reader;
@@ -16,6 +18,8 @@ typedef struct parser {
   spinney_status status;
   size_t text_used;  // of door.text, by the unescaped strings of this object
   spinney_keys keys;
+  size_t objects;  // so far
+  bool held;       // writers are kept out
 } parser;
 
 typedef struct slice {
@@ -169,7 +173,14 @@ static bool match(parser *p) {
   return p->status == SPINNEY_OK;
 }
 
+static bool let_writers_in(parser *p) {
+  p->status = spinney_reader_pause(p->reader, &p->door, p->error);
+  p->held = p->status == SPINNEY_OK;
+  return p->held;
+}
+
 static bool take_object(parser *p) {
+  if (p->objects++ % OBJECTS_PER_TURN == OBJECTS_PER_TURN - 1 && !let_writers_in(p)) return false;
   skip_space(p);
   if (!take(p, '{')) return fail(p, p->at, "expected an object");
   spinney_event_clear(p->door.event);
@@ -205,14 +216,15 @@ spinney_status spinney_match_json(spinney_reader *reader, const char *json, size
   p.end = json + length;
   p.reader = reader;
   p.error = error;
-  p.text_used = 0;
+  p.text_used = p.objects = 0;
+  p.held = true;
   spinney_status status = spinney_reader_enter(reader, &p.door, error);
   if (status != SPINNEY_OK) return status;
   p.status = SPINNEY_OK;
   p.keys.count = 0;
   p.keys.more = (spinney_scratch){.memory = p.door.text->memory};
   if (take_document(&p)) spinney_reader_matches(reader, matches);
-  spinney_reader_leave(reader);
+  if (p.held) spinney_reader_leave(reader);
   spinney_scratch_free(&p.keys.more);
   return p.status;
 }
