@@ -16,6 +16,8 @@ from spinney.errors import LabelError, SnapshotError
 from spinney.evaluator import Evaluator
 from spinney.identity import PublicationId
 from spinney.label import Label, Mark
+from spinney.late_readings import LateReadings
+from spinney.late_readings import Reading as LateReading
 from spinney.notification import Notification, scope_key
 from spinney.state import StateFilter
 from spinney.subscription import DeadBand, StateSubscription
@@ -539,3 +541,35 @@ def test_scopes_have_one_key_each(one: Any, other: Any) -> None:
 def test_a_snapshot_of_another_version_is_refused() -> None:
     with pytest.raises(SnapshotError, match="expected a snapshot of state filter, version 1, not of state filter, v"):
         StateFilter(state("WHEN x > 0 UNTIL x <= 0")).restore({"format": "state filter", "version": 2})
+
+
+def test_readings_kept_for_late_ones_are_bounded_and_dropped_after_the_delay() -> None:
+    evaluator = Evaluator(state("WHEN x > 0 UNTIL x <= 0"))
+    late_readings = LateReadings(evaluator, 10.0, limit=3)
+    for n, arrival in enumerate([0, 1, 2, 3, 4, 14]):
+        late_readings.observe("m", LateReading((0, 1, 10 * n), {"x": n % 2}, float(arrival), None))
+        kept = len(late_readings.snapshot()["readings"]["m"])
+        assert kept == [1, 2, 3, 3, 3, 1][n]
+    assert late_readings.place("m", (0, 1, 45)) == 0
+    assert late_readings.place("m", (0, 1, 35)) is None
+
+
+def test_a_reading_that_is_fed_again_is_counted_and_changes_nothing() -> None:
+    state_filter = in_order()
+    for _ in range(2):
+        state_filter.feed(reading("m", 1), {"x": 1, "time": 1}, 0.0)
+    assert state_filter.late == 1
+    assert brief(state_filter.tick(10.0)) == [("enter", "m")]
+
+
+def test_what_no_longer_waits_does_not_pile_up() -> None:
+    """Late readings withdraw labels and hold them anew, over and over."""
+    state_filter = in_order(delay=1e6)
+    state_filter.feed(reading("m", 0), {"x": 1, "time": 0}, 0.0)
+    state_filter.feed(reading("m", 10_000), {"x": 0, "time": 10_000}, 0.0)
+    for n in range(9_999, 9_850, -1):
+        state_filter.feed(reading("m", n), {"x": 0, "time": n}, 0.0)
+    assert state_filter.reorder is not None
+    assert len(state_filter.reorder._arrivals) < 80
+    told = state_filter.tick(1e6)
+    assert [(one.why, one.publication_id.sequence) for one in told] == [("enter", 0), ("exit", 9_851)]

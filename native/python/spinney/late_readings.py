@@ -16,6 +16,9 @@ from .snapshots import check_snapshot
 MAX_READINGS = 100_000
 """Readings kept at most; beyond it the source that sends one more loses its oldest."""
 
+MAX_OF_SOURCE = 1_000
+"""Readings kept of one source at most, since a late one costs as much as evaluating all that follow it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -78,7 +81,11 @@ class LateReadings:
         readings = self._readings.setdefault(source, [])
         readings.append(reading)
         self._size += 1
-        while self._size > self._limit or readings[0].arrival + self._delay <= reading.arrival:
+        while (
+            self._size > self._limit
+            or len(readings) > MAX_OF_SOURCE
+            or readings[0].arrival + self._delay <= reading.arrival
+        ):
             del readings[0]
             self._size -= 1
             if not readings:
