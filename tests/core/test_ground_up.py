@@ -14,6 +14,7 @@ from spinney import parse
 from spinney_tools import up
 
 COMMAND = [sys.executable, "-m", "spinney_tools", "up"]
+ENDLESS = [*COMMAND, "--hour-seconds", "0.01"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -31,7 +32,7 @@ def test_the_sample_shows_every_kind_of_subscription() -> None:
 
 
 def test_ctrl_c_ends_it_in_good_order() -> None:
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True) as running:
+    with subprocess.Popen(ENDLESS, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True) as running:
         assert running.stdout is not None
         shown = len(list(islice(running.stdout, 200)))
         running.send_signal(signal.SIGINT)
@@ -42,8 +43,7 @@ def test_ctrl_c_ends_it_in_good_order() -> None:
 
 
 def test_a_reader_that_has_had_enough_ends_it_quietly() -> None:
-    command = [*COMMAND, "--hour-seconds", "0.01"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True) as running:
+    with subprocess.Popen(ENDLESS, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.readline()

@@ -25,6 +25,7 @@ SUBSCRIPTIONS = {
 MEANING = {"match": "matches", "enter": "begins", "exit": "ends", "top": "is now"}
 COLOURS = {"match": "36", "enter": "31", "exit": "32", "top": "33"}  # as terminals number them
 HOUR_SECONDS = 1.0
+MATCHED = (0, 1)  # exit codes of `spinney match` that are no trouble: some matched, none did
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +39,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     print(introduction(), flush=True)
     screen = Screen()
-    play(Pace(0.0 if options.once else max(options.hour_seconds, 0.0), forever=not options.once), screen)
+    status = play(Pace(0.0 if options.once else max(options.hour_seconds, 0.0), forever=not options.once), screen)
+    if status not in MATCHED:
+        return status  # `spinney match` has said why
     print(f"\n{screen.shown} notifications shown. Next: spinney match -s 'NO2 > 40' your-readings.jsonl")
     return 0
 
@@ -64,8 +67,8 @@ class Pace:
         return self.stopped.wait(self.seconds)
 
 
-def play(pace: Pace, screen: Screen) -> None:
-    """Feeds the sample to `spinney match` and shows what comes back, until its end or Ctrl-C."""
+def play(pace: Pace, screen: Screen) -> int:
+    """Feeds the sample to `spinney match` and shows what comes back, until its end or Ctrl-C; its exit code."""
     options = [word for name, text in SUBSCRIPTIONS.items() for word in ("-s", f"{name}: {text}")]
     match = subprocess.Popen(
         [sys.executable, "-m", "spinney_tools", "match", *options, "-"],
@@ -88,7 +91,8 @@ def play(pace: Pace, screen: Screen) -> None:
         pace.stopped.set()
         match.stdout.close()
         feeder.join()
-        match.wait()
+        status = match.wait()
+    return status
 
 
 def feed(out: IO[str], pace: Pace) -> None:
