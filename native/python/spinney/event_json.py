@@ -10,13 +10,15 @@ from .errors import PublicationError
 from .expression import Value
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*"')
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_IN_STRING = re.compile(
+    r'(?:[^"\\\x00-\x1f]+'
+    r'|\\["\\/bfnrt]'
+    r"|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{2}"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
+)
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORD = re.compile("true|false|null")
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_UNREADABLE = "\0"
-"""Stands where bytes are not UTF-8, and nothing after it is looked at; it is refused wherever it stands."""
 
 
 class _Bad(Exception):
@@ -29,14 +31,16 @@ class _Bad(Exception):
 
 def read_events(data: bytes) -> list[dict[str, Value]]:
     """The events of a flat object, or of an array of them, without what is null."""
+    unreadable = None
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        text = data[: error.start].decode() + _UNREADABLE
+        text = data[: error.start].decode() + "\0"  # which is refused wherever it stands
+        unreadable = len(text) - 1
     try:
         return _Parser(text).document()
     except _Bad as error:
-        message = "this is not UTF-8" if text[error.at : error.at + 1] == _UNREADABLE else str(error)
+        message = "this is not UTF-8" if error.at == unreadable else str(error)
         raise PublicationError(message, position=len(text[: error.at].encode())) from None
 
 
@@ -107,36 +111,32 @@ class _Parser:
         match = _NUMBER.match(self._text, self._at)
         if not match:
             raise _Bad("expected a digit", self._at + 1)
+        following = self._text[match.end() : match.end() + 2]
+        if following.startswith(".") and not match[1] and not match[2]:
+            raise _Bad("expected a digit after the decimal point", match.end() + 1)
+        if following.startswith(("e", "E")) and not match[2]:
+            raise _Bad("expected a digit in the exponent", match.end() + (2 if following[1:] in ("+", "-") else 1))
         number = float(match[0])
         if not math.isfinite(number):
-            raise self._bad("a number beyond a double")
+            raise self._bad("the number is too large for a double")
         self._at = match.end()
         return number
 
     def _string(self) -> str:
-        match = _STRING.match(self._text, self._at)
-        if not match:
-            raise self._unended()
+        match = _IN_STRING.match(self._text, self._at + 1)
+        assert match is not None
+        end = match.end()
+        if not self._text.startswith('"', end):
+            raise self._bad_string(end)
+        self._at = end + 1
         written = match[0]
-        if "\\" not in written:
-            self._at = match.end()
-            return written[1:-1]
-        try:
-            string: str = json.loads(written)
-        except json.JSONDecodeError as error:
-            raise _Bad("no such escape", self._at + error.pos) from None
-        if _SURROGATE.search(string):
-            raise self._bad("half of a surrogate pair")
-        self._at = match.end()
-        return string
+        return str(json.loads(f'"{written}"')) if "\\" in written else written
 
-    def _unended(self) -> _Bad:
-        """What is wrong with a string that does not get to its closing quote."""
-        at = self._at + 1
-        while at < len(self._text) and self._text[at] >= " ":
-            at += 2 if self._text[at] == "\\" else 1
-        if at >= len(self._text):
-            return _Bad("the string does not end", len(self._text))
+    def _bad_string(self, at: int) -> _Bad:
+        if at == len(self._text):
+            return _Bad("the string does not end", at)
+        if self._text[at] == "\\":
+            return _Bad("no such escape; a backslash itself is written \\\\", at)
         return _Bad("a control character in a string must be escaped", at)
 
     def _skip_space(self) -> None:

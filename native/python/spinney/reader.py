@@ -6,7 +6,7 @@ import struct
 import sys
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from .errors import MatcherError, PublicationError
 from .native import Core
@@ -15,8 +15,11 @@ from .publication import attribute
 Buffer = bytes | bytearray | memoryview
 
 _FIRST_CAPACITY = 32
-_TEXT_BYTES = 4096
-"""Strings up to this many bytes, all in all, are copied into memory that is made once."""
+_KEPT_TEXTS = 4096
+"""Strings whose UTF-8 a reader keeps from one publication to the next: sensors say the same few words."""
+
+_KEPT_LENGTH = 256
+"""Longer ones are not kept."""
 
 _LARGEST = sys.float_info.max
 
@@ -27,6 +30,14 @@ class BadColumn(Exception):
     def __init__(self, message: str, column: int) -> None:
         super().__init__(message)
         self.column = column
+
+
+class _Text(NamedTuple):
+    """A string in UTF-8, for as long as `memory` is there."""
+
+    address: int
+    length: int
+    memory: Any
 
 
 class Tags:
@@ -71,6 +82,8 @@ class Reader:
         self._matches = self._ffi.new("spinney_matches *")
         self._ids = self._ffi.new("const uint32_t **")
         self._count = self._ffi.new("size_t *")
+        self._texts: dict[str, _Text] = {}
+        self._passing: list[_Text] = []
         self._lay_out()
         self._reserve(_FIRST_CAPACITY)
 
@@ -81,16 +94,14 @@ class Reader:
     # ---- memory
 
     def _lay_out(self) -> None:
-        """Where the members of spinney_value are, counted in their own sizes."""
+        """Where the members of spinney_value are. Tags and numbers take 8 bytes each, words are as wide as pointers."""
         ffi = self._ffi
         size, word = ffi.sizeof("spinney_value"), ffi.sizeof("size_t")
-        self._stride, self._word_stride = size // 8, size // word
+        self._stride = size // 8
         self._number_at = ffi.offsetof("spinney_value", "number") // 8
+        self._words_each = 8 // word
         self._text_at = ffi.offsetof("spinney_value", "text") // word
         self._length_at = ffi.offsetof("spinney_value", "length") // word
-        self._text = ffi.new("char[]", _TEXT_BYTES)
-        self._text_bytes = memoryview(ffi.buffer(self._text))
-        self._text_address = int(ffi.cast("size_t", self._text))
 
     def _reserve(self, capacity: int) -> None:
         self._capacity = capacity
@@ -104,53 +115,63 @@ class Reader:
         """The numbers of what matches."""
         if len(publication) > self._capacity:
             self._reserve(2 * len(publication))
-        kept: list[Any] = []
-        count = self._fill(publication, kept)
+        if self._passing or len(self._texts) > _KEPT_TEXTS:
+            self._forget()
+        count = self._fill(publication)
         ids, found = self._ids, self._count
         if self._lib.spinney_match(self._reader, self._values, count, ids, found, self._error):
             self._fail()
         return self._unpack(ids[0], found[0])
 
-    def _fill(self, publication: Mapping[str, Any], kept: list[Any]) -> int:
+    def _fill(self, publication: Mapping[str, Any]) -> int:
         """Checks every value and writes those whose attributes filters name; how many that were."""
-        tags, numbers, tag_of = self._as_tags, self._as_numbers, self._tags.numbers.get
-        stride, number_at = self._stride, self._number_at
-        at = count = text_used = 0
+        tags, numbers, words, tag_of = self._as_tags, self._as_numbers, self._as_words, self._tags.numbers.get
+        at = 0
         for name, value in publication.items():
-            if value.__class__ is not float or not -_LARGEST <= value <= _LARGEST:
+            kind = value.__class__
+            if kind is not str and (kind is not float or not -_LARGEST <= value <= _LARGEST):
                 value = attribute(publication, name)
+                kind = value.__class__
             tag = tag_of(name)
             if tag is None:
+                if kind is str and not value.isascii():
+                    attribute(publication, name)  # refuses what is not Unicode
                 if name.__class__ is not str:
                     check_name(name)
                 continue
-            if value.__class__ is float:
-                numbers[at + number_at] = value
-            elif value.__class__ is str:
+            if kind is float:
+                numbers[at + self._number_at] = value
+            elif kind is str:
+                text = self._texts.get(value) or self._keep(attribute(publication, name))
+                words[at * self._words_each + self._text_at] = text.address
+                words[at * self._words_each + self._length_at] = text.length
                 tag += self._tags.to_string
-                text_used += self._put_text(count, value.encode(), text_used, kept)
             elif value is None:
                 continue
             else:
+                numbers[at + self._number_at] = value
                 tag += self._tags.to_boolean
-                numbers[at + number_at] = value
             tags[at] = tag
-            at += stride
-            count += 1
+            at += self._stride
+        count: int = at // self._stride
         return count
 
-    def _put_text(self, index: int, text: bytes, used: int, kept: list[Any]) -> int:
-        """Points a value to a text, which `kept` keeps if there is no room for it; the room that it took."""
-        length = len(text)
-        at = index * self._word_stride
-        self._as_words[at + self._length_at] = length
-        if used + length > _TEXT_BYTES:
-            kept.append(self._ffi.from_buffer(text))
-            self._as_words[at + self._text_at] = int(self._ffi.cast("size_t", kept[-1]))
-            return 0
-        self._text_bytes[used : used + length] = text
-        self._as_words[at + self._text_at] = self._text_address + used
-        return length
+    def _keep(self, text: Any) -> _Text:
+        """The text in UTF-8, which stays where it is until the call is over, and longer if it is short."""
+        encoded = text.encode()
+        memory = self._ffi.from_buffer(encoded)
+        kept = _Text(int(self._ffi.cast("size_t", memory)), len(encoded), memory)
+        if len(encoded) > _KEPT_LENGTH:
+            self._passing.append(kept)
+        else:
+            self._texts[text] = kept
+        return kept
+
+    def _forget(self) -> None:
+        """Between calls: what need not be kept."""
+        self._passing.clear()
+        if len(self._texts) > _KEPT_TEXTS:
+            self._texts.clear()
 
     def match_json(self, json: Buffer) -> list[list[int]]:
         """The numbers for each object."""
