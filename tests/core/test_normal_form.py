@@ -88,7 +88,7 @@ def test_the_normal_form_survives_text_and_json(condition: Filter) -> None:
 
 
 @pytest.mark.soak
-@settings(max_examples=20_000)
+@settings(max_examples=10_000)
 @given(filters(), st.lists(publications(), min_size=1, max_size=3))
 def test_the_normal_form_is_exact_and_stable_on_very_many_filters(
     condition: Filter, some: list[dict[str, object]]

@@ -94,7 +94,7 @@ def test_an_activation_matches_what_its_feed_matches(condition: Filter, known: K
 
 
 @pytest.mark.soak
-@settings(max_examples=20_000)
+@settings(max_examples=10_000)
 @given(filters(), knowns(), seeds())
 def test_very_many_sleeping_filters_match_nothing(condition: Filter, known: Known, random: Random) -> None:
     if not overlaps(condition, known):

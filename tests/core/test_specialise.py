@@ -89,7 +89,7 @@ def test_what_is_left_can_be_sent_as_text(condition: Filter, known: Known) -> No
 
 
 @pytest.mark.soak
-@settings(max_examples=20_000)
+@settings(max_examples=10_000)
 @given(filters(), knowns(), seeds())
 def test_the_verdict_stays_for_very_many_filters(condition: Filter, known: Known, random: Random) -> None:
     special = specialise(condition, known)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from . import intervals, regions
-from .domain import A_NUMBER, A_STRING, NO_NUMBER, NULL, PRESENT, Domain, of_type
+from .domain import A_NUMBER, A_STRING, ANYTHING, NO_NUMBER, NULL, PRESENT, Domain, of_type
 from .expression import (
     Arithmetic,
     Call,
@@ -66,7 +66,8 @@ def satisfiable(case: Case, known: Environment) -> bool:
     """Whether a publication may be in the case, within what is known. False only when proven."""
     domains = dict(known.domains)
     for key, domain in case.follows.items():
-        domains[key] = domain if key in case.terms else domain.meet(known.attribute(key))
+        other = ANYTHING if key in case.terms else known.attribute(key)
+        domains[key] = domain if other is ANYTHING else domain.meet(other)
         if domains[key].is_empty():
             return False
     environment = Environment(domains, known.others, case.terms)

@@ -62,11 +62,13 @@ class Domain:
 
     def constant(self) -> Value | None:
         """The value if only one is possible."""
-        found = self.members(1)
-        return found[0] if found is not None and len(found) == 1 and not self.null else None
+        found = None if self.null else self.members(1)
+        return found[0] if found else None
 
     def members(self, limit: int) -> list[Value] | None:
         """All values but null, if they are at most so many, else None."""
+        if len(self.numbers) + len(self.strings) + len(self.booleans) > 2 * limit:
+            return None
         found: list[Value] = []
         for points in (self.numbers, self.strings, self.booleans):
             if points:

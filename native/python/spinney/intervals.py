@@ -166,8 +166,12 @@ def members(points: Points, limit: int) -> list[Value] | None:
     """All members if each stands alone and they are at most so many, else None."""
     if len(points) > 2 * limit:
         return None
-    runs = ranges(points)
-    return [first for first, end in runs] if all(after(first) == end for first, end in runs) else None
+    found: list[Value] = []
+    for i in range(0, len(points), 2):
+        if after(points[i]) != (points[i + 1] if i + 1 < len(points) else None):
+            return None
+        found.append(points[i])
+    return found
 
 
 def hull(points: Points) -> tuple[float, float]:

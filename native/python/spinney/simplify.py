@@ -144,6 +144,8 @@ class Simplifier:
 
     def value(self, expression: Expression) -> Expression:
         """The expression with what is constant computed, and the sides of + and * in one order."""
+        if isinstance(expression, Literal):
+            return expression
         constant = domain_of(expression, self._environment).constant()
         if constant is not None:
             return Literal(constant)
@@ -213,7 +215,7 @@ class Simplifier:
         """Whether the operand is among these, of all the values that it can have."""
         domain = domain_of(operand, self._environment)
         all_points = domain.of(kind)
-        found = intervals.intersection(points, all_points)
+        found = points if all_points == (intervals.BOTTOM[kind],) else intervals.intersection(points, all_points)
         others = domain.null or any(domain.of(other) for other in (float, str, bool) if other is not kind)
         verdicts = (T if found else 0) | (F if found != all_points else 0) | (U if others else 0)
         if verdicts in VERDICTS:
@@ -273,7 +275,7 @@ def _absorbed(part: Part, others: dict[str, Part]) -> bool:
 
 def _widened(found: Points, domain: Points, kind: type) -> Points:
     """A set that is simpler to say and the same within the domain: no bound where the domain ends anyway."""
-    if not found or intervals.members(found, len(found)) is not None:
+    if not found or domain == (intervals.BOTTOM[kind],) or intervals.members(found, len(found)) is not None:
         return found
     points = list(found)
     if points[0] == domain[0]:
