@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import filters, publications, subscriptions
 
@@ -87,6 +87,7 @@ def test_every_moment_can_be_written(seconds: object) -> None:
     assert parse_filter(condition.to_text()) == parse_filter(condition.to_json()) == condition
 
 
+@settings(max_examples=settings().max_examples // 3)  # drawing them is slow
 @given(subscriptions())
 def test_subscriptions_keep_all_in_json_and_in_text_what_text_can_say(subscription: Subscription) -> None:
     item = subscription.to_json()
