@@ -43,6 +43,36 @@ def test_every_engine_and_door_says_what_the_reference_says_at_length(
     check_every_engine_and_door(conditions, readings)
 
 
+CORNERS = [
+    ("NOT S_INTERSECTS(location, BBOX(0, 0, 1, 1))", {"lat": "north", "long": 5.0}),
+    ("NOT S_INTERSECTS(location, BBOX(0, 0, 1, 1))", {"lat": 5.0, "long": "east"}),
+    ("NOT S_INTERSECTS(location, BBOX(170, 0, -170, 1))", {"lat": True, "long": 5.0}),
+    ("NOT S_WITHIN(location, POINT(0 0))", {"lat": "0", "long": 5.0}),
+    ("NOT S_WITHIN(POINT(0 0), location)", {"long": 5.0}),
+    ("NOT S_INTERSECTS(location, POLYGON((0 0, 1 0, 0 1, 0 0)))", {"lat": "0", "long": 5.0}),
+    ("T_BEFORE(s, t)", {"s": "a", "t": "b"}),
+    ("NOT T_AFTER(s, t)", {"s": "a", "t": "b"}),
+    ("NOT T_DURING(s, INTERVAL('..', '2026-11-18'))", {"s": "a"}),
+    ("NOT (s IN ('x', 1))", {"s": "a"}),
+    ("NOT (s BETWEEN 1 AND 2)", {"s": "a"}),
+    ("NOT (s LIKE 'x%')", {"s": 1.0}),
+    ("NOT (CASEI(s) = 'x')", {"s": 1.0}),
+    ("NOT (s + 1 > 1)", {"s": "a"}),
+]
+
+
+@pytest.mark.parametrize(("text", "reading"), CORNERS)
+@both
+def test_what_is_unknown_does_not_match_when_a_program_decides(
+    text: str, reading: dict[str, Any], native: bool
+) -> None:
+    """The second part, false here, takes the index there and leaves the whole to the program."""
+    matcher = Matcher(native=native)
+    matcher.add("it", f"{text} OR a + b > 1")
+    assert matcher.match(reading | {"a": 0.0, "b": 0.0}) == []
+    assert matcher.match(reading | {"a": 1.0, "b": 1.0}) == ["it"]
+
+
 # ---- JSON
 
 
