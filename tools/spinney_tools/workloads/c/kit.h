@@ -22,6 +22,7 @@ _Noreturn void kit_die(const char *what, const char *detail);
 void *kit_alloc(size_t count, size_t size);  // zeroed; dies instead of returning NULL
 char *kit_read_file(const char *path);       // with a terminating zero
 double kit_now(void);                        // seconds, monotonic
+double kit_busy(void);                       // seconds in which this thread ran: others on the machine do not count
 double kit_resident_bytes(void);             // 0 where the system does not say
 uint64_t kit_mix(uint64_t x);                // spreads all bits; splitmix64's finaliser
 void kit_shuffle(uint32_t *items, size_t count, uint64_t seed);

@@ -38,11 +38,15 @@ char *kit_read_file(const char *path) {
   return text;
 }
 
-double kit_now(void) {
+static double seconds_of(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
+
+double kit_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+
+double kit_busy(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 double kit_resident_bytes(void) {
   FILE *file = fopen("/proc/self/statm", "r");
