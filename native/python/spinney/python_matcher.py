@@ -35,13 +35,15 @@ class Prepared(NamedTuple):
 class _Entry:
     """A filter and the numbers that it is there for."""
 
-    __slots__ = ("boxes", "key", "numbers", "serial", "test")
+    __slots__ = ("boxes", "key", "numbers", "places", "serial", "test")
 
     def __init__(self, prepared: Prepared, serial: int) -> None:
         self.key = prepared.key
         self.boxes = prepared.boxes
         self.test = prepared.test
         self.serial = serial
+        self.places: list[Key | tuple[str, Range]] = []
+        """What it is found by, for each box."""
         self.numbers: set[int] = set()
 
 
@@ -87,32 +89,26 @@ def _rank(constraint: Constraint) -> int:
     match constraint:
         case Equals():
             return 0
-        case Range(low, high) if low == high:
-            return 0
         case Range() if _is_sided(constraint):
-            return 2
+            return 1
         case Range(low, high):
-            return 1 if high - low < math.inf else 4
+            return 0 if high - low < math.inf else 3
         case Is():
-            return 3
-    return 4
+            return 2
+    return 3
 
 
-def _most_special(box: Box) -> tuple[str | None, Constraint | None]:
-    return min(box.items(), key=lambda item: _rank(item[1]), default=(None, None))
-
-
-def _key(name: str | None, constraint: Constraint | None) -> Key:
+def _key(name: str, constraint: Constraint) -> Key:
     match constraint:
         case Equals(text):
-            return Exactly(name or "", str, text)
+            return Exactly(name, str, text)
         case Is(flag):
-            return Exactly(name or "", bool, flag)
+            return Exactly(name, bool, flag)
         case Range(low, high) if low == high:
-            return Exactly(name or "", float, low)
+            return Exactly(name, float, low)
         case Range(low, high) if high - low < math.inf:
             level = math.frexp(high - low)[1]
-            return Cell(name or "", level, math.floor(math.ldexp(low, -level)))
+            return Cell(name, level, math.floor(math.ldexp(low, -level)))
     return Anything(name)
 
 
@@ -152,17 +148,26 @@ class PythonMatcher:
         self._serial += 1
         entry = self._entries[prepared.key] = _Entry(prepared, self._serial)
         self._names.update(prepared.names)
-        for box in entry.boxes:
-            name, constraint = _most_special(box)
-            if name is not None and isinstance(constraint, Range) and _is_sided(constraint):
-                self._sided.setdefault(name, Sided()).add(constraint, entry.serial, entry)
-                continue
-            key = _key(name, constraint)
-            entries = self._found_by.setdefault(key, {})
-            if isinstance(key, Cell) and entry.serial not in entries:
-                self._levels.setdefault(key.name, Counter())[key.level] += 1
-            entries[entry.serial] = entry
+        entry.places = [self._best_place(box) for box in entry.boxes]
+        for place in set(entry.places):
+            if isinstance(place, Key):
+                self._found_by.setdefault(place, {})[entry.serial] = entry
+                if isinstance(place, Cell):
+                    self._levels.setdefault(place.name, Counter())[place.level] += 1
+            else:
+                name, sided = place
+                self._sided.setdefault(name, Sided()).add(sided, entry.serial, entry)
         return entry
+
+    def _best_place(self, box: Box) -> Key | tuple[str, Range]:
+        """Where the fewest publications look, as far as one can tell, and where the fewest entries are."""
+        lowest = min(map(_rank, box.values()), default=None)
+        places: list[Key | tuple[str, Range]] = [
+            (name, constraint) if isinstance(constraint, Range) and _is_sided(constraint) else _key(name, constraint)
+            for name, constraint in box.items()
+            if _rank(constraint) == lowest
+        ]
+        return min(places, key=lambda place: len(self._found_by.get(place, ())), default=Anything(None))
 
     def remove(self, number: int) -> None:
         """Removes a filter."""
@@ -174,17 +179,19 @@ class PythonMatcher:
 
     def _remove_entry(self, entry: _Entry) -> None:
         del self._entries[entry.key]
-        for box in entry.boxes:
-            name, constraint = _most_special(box)
-            if name is not None and isinstance(constraint, Range) and _is_sided(constraint):
-                self._sided[name].remove(constraint, entry.serial)
-                continue
-            key = _key(name, constraint)
-            entries = self._found_by.get(key, {})
-            if entries.pop(entry.serial, None) and isinstance(key, Cell):
-                self._leave_level(key)
-            if not entries:
-                self._found_by.pop(key, None)
+        for place in set(entry.places):
+            if isinstance(place, Key):
+                self._leave(place, entry)
+            else:
+                name, sided = place
+                self._sided[name].remove(sided, entry.serial)
+
+    def _leave(self, key: Key, entry: _Entry) -> None:
+        del self._found_by[key][entry.serial]
+        if not self._found_by[key]:
+            del self._found_by[key]
+        if isinstance(key, Cell):
+            self._leave_level(key)
 
     def _leave_level(self, cell: Cell) -> None:
         levels = self._levels[cell.name]
