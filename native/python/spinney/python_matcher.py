@@ -167,7 +167,10 @@ class PythonMatcher:
             for name, constraint in box.items()
             if _rank(constraint) == lowest
         ]
-        return min(places, key=lambda place: len(self._found_by.get(place, ())), default=Anything(None))
+        return min(places, key=self._crowd, default=Anything(None))
+
+    def _crowd(self, place: Key | tuple[str, Range]) -> int:
+        return len(self._found_by.get(place, ())) if isinstance(place, Key) else 0
 
     def remove(self, number: int) -> None:
         """Removes a filter."""
