@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from strategies import COORDINATES, LATITUDES, filters, publications
 
 from spinney import parse_filter
+from spinney.boxes import Box, Constraint, Equals, Is, Prefix, Range, reach
 from spinney.expression import TRUE, Filter, Not, Spatial, Temporal, conjunction, properties
 from spinney.filter_bytes import filter_bytes, split
 from spinney.geodesy import distance
-from spinney.index_boxes import Box, Constraint, Equals, Is, Prefix, Range, reach
 from spinney.lowering import X, Y, is_computed, spatial, temporal
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spinney import Matcher, parse_filter
-from spinney.index_boxes import Range
+from spinney.boxes import Range
 from spinney.python_matcher import PythonMatcher
 from spinney.sided import Sided
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from .boxes import Constraint, Equals, Is, Range, reach
 from .expression import Filter
-from .index_boxes import Constraint, Equals, Is, Range, reach
 
 
 class Values(NamedTuple):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal as OneOf
+from typing import TYPE_CHECKING, Any
+from typing import Literal as OneOf
 
 if TYPE_CHECKING:
     from .explain import Explanation

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from .boxes import Box, Constraint, Equals, Is, Prefix, Present, Range, Reach, all_of, conjuncts, reach
 from .expression import Filter, Not, conjunction, properties
-from .index_boxes import Box, Constraint, Equals, Is, Prefix, Present, Range, Reach, all_of, conjuncts, reach
 from .normal_form import normal_form
 from .program_bytes import program
 

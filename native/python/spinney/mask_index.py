@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .bounds import AnyValue, Bound, Bounds, Values
-from .index_boxes import Range
+from .boxes import Range
 
 STRETCHES = 64
 """Pieces into which an attribute's values are cut, at quantiles of the bounds seen."""

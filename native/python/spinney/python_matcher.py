@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from .boxes import Box, Constraint, Equals, Is, Range
 from .compiled import Test, compile_filter
 from .event_json import read_events
 from .expression import Filter, Value
 from .filter_bytes import split, write
-from .index_boxes import Box, Constraint, Equals, Is, Range
 from .matcher_stats import Stats
 from .publication import attribute
 from .reader import Buffer, check_name

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from .index_boxes import Range
+from .boxes import Range
 
 T = TypeVar("T")
 
