@@ -198,10 +198,13 @@ static void a_name_twice_is_refused(void) {
   add_column("q", "c", NULL, (const int8_t[]){1}, NULL);
   add_column("q", "c", NULL, (const int8_t[]){1}, NULL);
   CHECK(refuses(1, "\"q\" is there twice"));
-  start(1);
-  add_column("n", "n", NULL, NULL, NULL)->n_buffers = 0;
-  add_map("more", (const int32_t[]){0, 1}, 1, (const int32_t[]){0, 1}, "n", (const double[]){7});
-  CHECK(refuses(1, "row 0: \"n\" is there twice"));
+  for (int at = 0; at < 3; at++) {
+    static const char *const names[] = {"m", "n", "q"};
+    start(1);
+    for (int i = 0; i < 3; i++) add_column(names[i], "n", NULL, NULL, NULL)->n_buffers = 0;
+    add_map("more", (const int32_t[]){0, 1}, 1, (const int32_t[]){0, 1}, names[at], (const double[]){7});
+    CHECK(refuses(3, "is there twice"));
+  }
   start(1);
   add_map("more", (const int32_t[]){0, 2}, 2, (const int32_t[]){0, 1, 2}, "nn", (const double[]){7, 7});
   CHECK(refuses(0, "row 0: \"n\" is there twice"));

@@ -14,6 +14,7 @@ enum { NUMBER_ATTRIBUTE, STRING_ATTRIBUTE, BOOLEAN_ATTRIBUTE, MISSING_ATTRIBUTE,
 
 static program_bytes code;
 static spinney_error error;
+static size_t scratch_size;  // after the last run
 
 static void start(void) { code.length = 0; }
 
@@ -40,6 +41,7 @@ static int run(void) {
   spinney_scratch scratch = {.memory = &memory};
   if (!CHECK(passes())) return -3;
   spinney_verdict verdict = spinney_program_run(code.bytes, code.length, attribute_map, &event, &scratch);
+  scratch_size = scratch.size;
   spinney_scratch_free(&scratch);
   return verdict;
 }
@@ -235,6 +237,20 @@ static void folded_strings_live_side_by_side(void) {
   put_u8(&code, OP_CASEFOLD);
   put_u8(&code, OP_EQUAL);
   CHECK(run() == 1);
+}
+
+static void folded_strings_make_room_when_they_are_done(void) {
+  enum { TIMES = 500 };
+  start();
+  put_boolean(&code, 0);
+  for (int i = 0; i < TIMES; i++) {
+    put_attribute(&code, STRING_ATTRIBUTE);
+    put_u8(&code, OP_CASEFOLD);
+    put_u8(&code, OP_IS_NULL);
+    put_u8(&code, OP_OR);
+  }
+  CHECK(run() == 0);
+  CHECK(scratch_size < 1000);
 }
 
 static int is_like(const char *text, const char *pattern) {
@@ -528,6 +544,7 @@ int main(void) {
   abs_and_distance_compute();
   case_folds_fully();
   folded_strings_live_side_by_side();
+  folded_strings_make_room_when_they_are_done();
   like_takes_runs_single_code_points_and_escapes();
   like_of_anything_but_a_string_is_unknown();
   in_is_equality_joined_by_or();
