@@ -28,7 +28,7 @@ typedef enum spinney_status {
   SPINNEY_NO_MEMORY = 1,   // the allocator said no
   SPINNEY_BAD_FILTER = 2,  // the bytes are not a filter; position counts bytes
   SPINNEY_BAD_EVENT = 3,   // not a flat JSON object, or a value that is refused; position counts bytes
-  SPINNEY_BAD_BATCH = 4,   // an Arrow type that is not understood; position is the column
+  SPINNEY_BAD_BATCH = 4,   // an Arrow type or value that is refused; position is the column
   SPINNEY_BAD_ID = 5       // added twice, or not there
 } spinney_status;
 
@@ -80,7 +80,7 @@ typedef struct spinney_value {
 //   u32 program length, bytes           only if has_program
 //
 // The program is a stack machine's, over null, numbers, strings and booleans; null is also the truth value unknown.
-// It has forward jumps only, so it ends. At the end exactly one value is on the stack. Instructions:
+// It has forward jumps only, so it ends; jumps nest, and none lands beyond where one around it does. At the end exactly one value is on the stack. Instructions:
 //
 //   0x01 NUMBER f64           push            0x02 STRING u32 length, bytes   push
 //   0x03 BOOLEAN u8           push            0x04 NULL                       push
