@@ -80,7 +80,8 @@ typedef struct spinney_value {
 //   u32 program length, bytes           only if has_program
 //
 // The program is a stack machine's, over null, numbers, strings and booleans; null is also the truth value unknown.
-// It has forward jumps only, so it ends; jumps nest, and none lands beyond where one around it does. At the end exactly one value is on the stack. Instructions:
+// It has forward jumps only, so it ends; they nest: none lands beyond where one around it does. Numbers are finite. At
+// the end exactly one value is on the stack. Instructions:
 //
 //   0x01 NUMBER f64           push            0x02 STRING u32 length, bytes   push
 //   0x03 BOOLEAN u8           push            0x04 NULL                       push
