@@ -254,7 +254,7 @@ def _moments(left: object, right: object, accepted: int) -> Case:
     """As _ordered, for numbers only."""
     assert isinstance(left, Expression)
     assert isinstance(right, Expression)
-    order = {Order(left, right): Domain(numbers=order_points(accepted))}
+    order: dict[Expression, Domain] = {Order(left, right): Domain(numbers=order_points(accepted))}
     return _of_terms(order | {side: A_NUMBER for side in (left, right) if isinstance(side, Property)})
 
 

@@ -190,7 +190,7 @@ class Evaluator:
 
 def same(one: Setting, other: Setting | None) -> bool:
     """Whether they set the same, where 1 and true are two values."""
-    return one == other and type(one.value) is type(other.value)
+    return other is not None and one == other and type(one.value) is type(other.value)
 
 
 def state_to_json(state: SourceState) -> list[Any]:

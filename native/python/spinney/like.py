@@ -39,7 +39,7 @@ def literal_prefix(pattern: str) -> str:
     """The characters with which every text that is like the pattern begins."""
     prefix = ""
     for character in segments(pattern)[0]:
-        if character is ANY_ONE:
+        if character is None:  # ANY_ONE
             break
         prefix += character
     return prefix

@@ -253,7 +253,7 @@ _RANGES: Mapping[str, Callable[[Hull, Hull], Domain]] = {
 def _absolute(domain: Domain) -> Domain:
     if not domain.numbers:
         return NULL
-    one_by_one = _each_of([domain], abs)
+    one_by_one = _each_of([domain], math.fabs)
     if one_by_one is not None:
         return one_by_one
     low, high = intervals.hull(domain.numbers)

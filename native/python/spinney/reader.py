@@ -127,6 +127,7 @@ class Reader:
         """Checks every value and writes those whose attributes filters name; how many that were."""
         tags, numbers, words, tag_of = self._as_tags, self._as_numbers, self._as_words, self._tags.numbers.get
         at = 0
+        value: Any
         for name, value in publication.items():
             kind = value.__class__
             if kind is not str and (kind is not float or not -_LARGEST <= value <= _LARGEST):

@@ -193,19 +193,19 @@ class Simplifier:
     def _moments(self, operator: str, left: Moment, right: Moment, negated: bool) -> Part:
         """One comparison of a temporal condition."""
         left, right = self._moment(left), self._moment(right)
-        if isinstance(left, float):
+        if not isinstance(left, Expression):
             operator, left, right = FLIPPED[operator], right, left
-        if isinstance(left, float) and isinstance(right, float):
+        if not isinstance(left, Expression):
+            assert not isinstance(right, Expression)
             return _constant((left < right if operator == "<" else left > right) != negated)
-        assert isinstance(left, Expression)
-        if isinstance(right, float):
+        if not isinstance(right, Expression):
             points = moment_points(operator, right)
             return self._member(left, float, intervals.complement(points, float) if negated else points)
         sides = (left, right) if operator == "<" else (right, left)
         return self._leaf(Temporal("before", *sides), negated)
 
     def _moment(self, side: Moment) -> Moment:
-        if isinstance(side, float):
+        if not isinstance(side, Expression):
             return side
         value = self.value(side)
         constant = constant_of(value)

@@ -260,12 +260,12 @@ def _temporal(condition: Temporal, environment: Environment) -> int:
 
 
 def _moments(operator: str, left: Moment, right: Moment, environment: Environment) -> int:
-    if isinstance(left, float) and isinstance(right, float):
-        return T if (left < right if operator == "<" else left > right) else F
-    if isinstance(left, float):
+    if not isinstance(left, Expression):
+        if not isinstance(right, Expression):
+            return T if (left < right if operator == "<" else left > right) else F
         return _moments(FLIPPED[operator], right, left, environment)
     numbers = Domain(numbers=domain_of(left, environment).numbers)
-    if not isinstance(right, float):
+    if isinstance(right, Expression):
         return _accepted(operator, orders(numbers, Domain(numbers=domain_of(right, environment).numbers)))
     return _within(numbers.numbers, moment_points(operator, right))
 

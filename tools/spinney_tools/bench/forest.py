@@ -30,7 +30,7 @@ _ATTRIBUTES = (("NO2", 0, 200), ("PM10", 0, 150), ("temp", -10, 40), ("hum", 20,
 
 
 class _FirstMatch(Protocol):
-    def add(self, id: str, filter: Filter) -> object: ...  # noqa: A002  # the forest's names
+    def add(self, id: str, condition: Filter) -> object: ...
 
     def first_match(self, publication: Mapping[str, Any]) -> object: ...
 
