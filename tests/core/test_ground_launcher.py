@@ -211,8 +211,9 @@ def test_a_failing_pip_speaks_for_itself_and_what_was_installed_stays(working: P
 
 
 @pytest.fixture
-def ready(clone: Path) -> tuple[ModuleType, dict[str, Any]]:
+def ready(clone: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, dict[str, Any]]:
     """A launcher, and the stamp of an environment in which nothing is due for a base command."""
+    monkeypatch.delenv("SPINNEY_REQUIRE_NATIVE", raising=False)
     launcher = launcher_of(clone)
     (clone / ".venv/bin").mkdir(parents=True)
     for name in ("python", "spinney"):

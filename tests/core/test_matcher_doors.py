@@ -351,7 +351,6 @@ def test_a_large_batch_with_many_matches(native: bool) -> None:
         ({"x": pa.array([[("k", None), ("k", 2)]], pa.map_(pa.string(), pa.int64()))}, "x"),
         ({"a": [1.0], "x": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}, "x"),
     ],
-    ids=str,
 )
 def test_batches_that_are_refused_and_which_column(columns: dict[str, Any], attribute: str, native: bool) -> None:
     matcher = filled({}, native=native)
