@@ -99,57 +99,67 @@ static line_node **side_of(line_node *node, double low, double high) {
 
 // ---- Building --------------------------------------------------------------------------------------------------
 
-// Shell's sort, with Ciura's gaps and then powers: no memory, no recursion, and fast enough for a rare rebuild.
-static void sort_ranges(range *ranges, size_t n, bool by_id) {
+// One end of a range.
+typedef struct range_end {
+  double at;
+  uint32_t id;
+} range_end;
+
+// Shell's sort, with Ciura's gaps and more: no memory, no recursion, and fast enough for a rare rebuild.
+static void sort_ends(range_end *ends, size_t n, bool by_id) {
   static const size_t gaps[] = {1, 4, 10, 23, 57, 132, 301, 701, 1750, 3937, 8858, 19930, 44842, 100894, 227011};
   for (size_t g = sizeof gaps / sizeof *gaps; g-- > 0;) {
-    for (size_t i = gaps[g]; i < n; i++) {
-      range r = ranges[i];
+    size_t gap = gaps[g];
+    for (size_t i = gap; i < n; i++) {
+      range_end end = ends[i];
       size_t k = i;
-      for (; k >= gaps[g] && (by_id ? ranges[k - gaps[g]].id > r.id : ranges[k - gaps[g]].low > r.low); k -= gaps[g])
-        ranges[k] = ranges[k - gaps[g]];
-      ranges[k] = r;
+      for (; k >= gap && (by_id ? ends[k - gap].id > end.id : ends[k - gap].at > end.at); k -= gap)
+        ends[k] = ends[k - gap];
+      ends[k] = end;
     }
   }
 }
 
-static range *gather_run(const spinney_run *run, range *out) {
-  for (uint32_t i = 0; i < run->n_parts; i++)
-    for (uint32_t k = 0; k < run->parts[i].count; k++)
-      *out++ = (range){spinney_run_keys(&run->parts[i])[k], 0, run->parts[i].ids[k]};
-  return out;
+// The keys of a run by id.
+static size_t list_ends(const spinney_run *run, range_end *ends) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < run->n_parts; i++) {
+    const run_part *part = &run->parts[i];
+    const double *keys = spinney_run_keys(part);
+    for (uint32_t k = 0; k < part->count; k++) ends[n++] = (range_end){keys[k], part->ids[k]};
+  }
+  sort_ends(ends, n, true);
+  return n;
 }
 
-// The ranges at an inner node: both runs, sorted by id, side by side. spare has room for as many.
-static range *gather_held(const line_node *node, range *out, range *spare) {
-  range *end = gather_run(&node->by_low, out);
-  size_t n = (size_t)(end - out);
-  gather_run(&node->by_minus_high, spare);
-  sort_ranges(out, n, true);
-  sort_ranges(spare, n, true);
-  for (size_t i = 0; i < n; i++) out[i].high = -spare[i].low;
-  return end;
+// The ranges at an inner node: both of its runs, sorted by id, side by side. ends has room for twice as many.
+static size_t gather_held(const line_node *node, range *out, range_end *ends) {
+  size_t n = list_ends(&node->by_low, ends);
+  const range_end *lows = ends, *minus_highs = ends + n;
+  list_ends(&node->by_minus_high, ends + n);
+  for (size_t i = 0; i < n; i++) out[i] = (range){lows[i].at, -minus_highs[i].at, lows[i].id};
+  return n;
 }
 
-static range *gather_leaf(const line_node *node, range *out) {
-  for (uint32_t i = 0; i < node->weight; i++)
-    *out++ = (range){node->leaf->low[i], -node->leaf->minus_high[i], node->leaf->ids[i]};
-  return out;
+static size_t gather_leaf(const line_node *node, range *out) {
+  const line_leaf *leaf = node->leaf;
+  for (uint32_t i = 0; i < node->weight; i++) out[i] = (range){leaf->low[i], -leaf->minus_high[i], leaf->ids[i]};
+  return node->weight;
 }
 
 // Every range of the tree; false: too deep to be gathered (which takes changes without memory to balance).
-static bool gather(const line_node *root, range *out, range *spare) {
+static bool gather(const line_node *root, range *out, range_end *ends) {
   const line_node *stack[DEPTH_MOST];
   size_t depth = 0;
   stack[depth++] = root;
   while (depth) {
     const line_node *node = stack[--depth];
     if (node->leaf) {
-      out = gather_leaf(node, out);
+      out += gather_leaf(node, out);
       continue;
     }
     if (depth + 2 > DEPTH_MOST) return false;
-    out = gather_held(node, out, spare);
+    out += gather_held(node, out, ends);
     stack[depth++] = node->below;
     stack[depth++] = node->above;
   }
@@ -159,14 +169,14 @@ static bool gather(const line_node *root, range *out, range *spare) {
 // The middle of all end points of a sample: no side gets more than about half.
 static double middle(const range *ranges, size_t n) {
   enum { SAMPLE = 128 };
-  range ends[2 * SAMPLE];
+  range_end ends[2 * SAMPLE];
   size_t step = n / SAMPLE + 1, k = 0;
   for (size_t i = 0; i < n; i += step) {
-    ends[k++].low = ranges[i].low;
-    ends[k++].low = ranges[i].high;
+    ends[k++] = (range_end){ranges[i].low, 0};
+    ends[k++] = (range_end){ranges[i].high, 0};
   }
-  sort_ranges(ends, k, false);
-  return ends[k / 2].low;
+  sort_ends(ends, k, false);
+  return ends[k / 2].at;
 }
 
 typedef struct job {
@@ -187,7 +197,6 @@ static bool distribute(line_node *node, spinney_pool *pool, job work, size_t *n_
       held++;
       continue;
     }
-    work.ranges[i] = work.ranges[i - held];
     if (side == &node->below) {
       work.ranges[i - held] = work.ranges[below];
       work.ranges[below++] = r;
@@ -222,31 +231,32 @@ static line_node *build(range *ranges, size_t n, spinney_pool *pool) {
   while (depth) {
     job work = stack[--depth];
     if (work.n <= LEAF_FILL) {
-      if (!build_leaf(work, pool)) break;
+      if (!build_leaf(work, pool)) return free_tree(root, pool), NULL;
       continue;
     }
     line_node *node = *work.where = new_inner(pool, middle(work.ranges, work.n), work.n);
     size_t below, held;
-    if (!node || !distribute(node, pool, work, &below, &held)) break;
+    if (!node || !distribute(node, pool, work, &below, &held)) return free_tree(root, pool), NULL;
     job high = {&node->above, work.ranges + below, work.n - held - below}, low = {&node->below, work.ranges, below};
     bool low_first = low.n < high.n;  // the smaller last: the stack stays logarithmic
     stack[depth++] = low_first ? high : low;
     stack[depth++] = low_first ? low : high;
   }
-  if (!depth && root) return root;
-  free_tree(root, pool);
-  return NULL;
+  return root;
 }
 
 // Replaces the subtree by a balanced one of the same ranges and one more, if there is one.
 static bool rebuild(line_node **where, spinney_pool *pool, const range *more) {
-  size_t n = (*where)->weight, room = (n + 1) * sizeof(range);
-  range *ranges = spinney_pool_take(pool, 2 * room);
-  if (!ranges) return false;
-  bool gathered = gather(*where, ranges, ranges + n + 1);
-  if (more) ranges[n] = *more;
-  line_node *fresh = gathered ? build(ranges, n + (more != NULL), pool) : NULL;
-  spinney_pool_give(pool, ranges, 2 * room);
+  size_t n = (*where)->weight, ranges_bytes = (n + 1) * sizeof(range), ends_bytes = 2 * (n + 1) * sizeof(range_end);
+  range *ranges = spinney_pool_take(pool, ranges_bytes);
+  range_end *ends = spinney_pool_take(pool, ends_bytes);
+  line_node *fresh = NULL;
+  if (ranges && ends && gather(*where, ranges, ends)) {
+    if (more) ranges[n] = *more;
+    fresh = build(ranges, n + (more != NULL), pool);
+  }
+  spinney_pool_give(pool, ranges, ranges_bytes);
+  spinney_pool_give(pool, ends, ends_bytes);
   if (!fresh) return false;
   free_tree(*where, pool);
   *where = fresh;

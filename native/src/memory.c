@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "internal.h"
 #include "memory.h"
@@ -58,10 +59,11 @@ bool spinney_grow(spinney_memory *memory, void *array_of_pointer, uint32_t *capa
   size_t wanted = *capacity + *capacity / 2 + 8;
   if (wanted < needed) wanted = needed;
   if (wanted > UINT32_MAX) return false;
-  void **array = array_of_pointer;
-  void *fresh = spinney_resize(memory, *array, *capacity * item_size, wanted * item_size);
-  if (!fresh) return false;
-  *array = fresh;
+  void *array;
+  memcpy(&array, array_of_pointer, sizeof array);  // it may be a pointer to anything
+  array = spinney_resize(memory, array, *capacity * item_size, wanted * item_size);
+  if (!array) return false;
+  memcpy(array_of_pointer, &array, sizeof array);
   *capacity = (uint32_t)wanted;
   return true;
 }

@@ -122,11 +122,12 @@ static spinney_space *find_space(const spinney_bucket *bucket, const shape *s) {
 
 static bool reserve(spinney_matcher *m, void *array_of_pointer, uint32_t *capacity, uint32_t used, size_t item_size) {
   if (used < *capacity) return true;
-  void **array = array_of_pointer;
+  void *array;
+  memcpy(&array, array_of_pointer, sizeof array);  // it may be a pointer to anything
   uint32_t wanted = *capacity + *capacity / 2 + 2;
-  void *fresh = spinney_pool_resize(&m->small, *array, *capacity * item_size, used * item_size, wanted * item_size);
-  if (!fresh) return false;
-  *array = fresh;
+  array = spinney_pool_resize(&m->small, array, *capacity * item_size, used * item_size, wanted * item_size);
+  if (!array) return false;
+  memcpy(array_of_pointer, &array, sizeof array);
   *capacity = wanted;
   return true;
 }

@@ -219,9 +219,12 @@ static float round_up(double x) {
   return f < x ? nextafterf(f, INFINITY) : f;
 }
 
+// Nothing is certainly below what is beyond all floats: NaN dominates nothing.
+static float below(float f) { return f > -INFINITY ? nextafterf(f, -INFINITY) : NAN; }
+
 static spinney_query_numbers query_numbers(double x) {
   float up = round_up(x), down = -round_up(-x);
-  return (spinney_query_numbers){{up, -down}, {nextafterf(down, -INFINITY), nextafterf(-up, -INFINITY)}};
+  return (spinney_query_numbers){{up, -down}, {below(down), below(-up)}};
 }
 
 // Rounds the numbers of the event; its attributes that are numbers as a mask, modulo 64.
