@@ -60,7 +60,7 @@ def by_mapping(matcher: Matcher, publications: Sequence[Publication]) -> Answer:
 
 
 def by_object(matcher: Matcher, publications: Sequence[Publication]) -> Answer:
-    return [unique(matcher.match_json(json.dumps(publication).encode())) for publication in publications]  # type: ignore[arg-type]
+    return [unique(matcher.match_json(json.dumps(publication).encode())) for publication in publications]
 
 
 def by_array(matcher: Matcher, publications: Sequence[Publication]) -> Answer:

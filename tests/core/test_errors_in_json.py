@@ -408,7 +408,7 @@ def test_objects_without_a_text_are_placed_by_their_path() -> None:
     assert str(caught.value) == "1:1 (filter.args): expected 2 arguments, found 1"
     for item in ([], 5, None, True, {1: 2}, {"filter": {1: 2}}, {"filter": {"op": "=", "args": [1, {1, 2}]}}):
         with pytest.raises(SyntaxError):
-            parse(item)  # type: ignore[arg-type]
+            parse(item)
 
 
 def test_a_repeated_key_is_refused_wherever_it_stands() -> None:

@@ -41,7 +41,7 @@ def test_the_feed_of_each_kind_r1(text: str, options: dict[str, Any], expected: 
 
 def test_only_subscriptions_have_a_feed() -> None:
     with pytest.raises(TypeError, match="not a subscription: Compare"):
-        feed(parse_filter("x > 1"))  # type: ignore[arg-type]
+        feed(parse_filter("x > 1"))
 
 
 @settings(max_examples=40)

@@ -252,7 +252,7 @@ def test_what_cannot_be_added_leaves_nothing_behind(what: Any, error: type[Excep
 @both
 def test_an_id_must_be_a_string(native: bool) -> None:
     with pytest.raises(MatcherError, match="an id is a string, not 5"):
-        Matcher(native=native).add(5, TRUE)  # type: ignore[arg-type]
+        Matcher(native=native).add(5, TRUE)
 
 
 @both

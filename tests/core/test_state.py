@@ -108,7 +108,7 @@ def test_equal_enter_and_exit_make_a_content_filter_s7(log: list[Reading]) -> No
     state_filter = StateFilter(state("WHEN x > 2 UNTIL x > 2 FOR y > 0"))
     told = [told for n, one in enumerate(log) for told in state_filter.feed(*one, log_time=float(n))]
     content = parse("x > 2 AND y > 0")
-    expected = [one for one, publication in log if content.filter.evaluate(publication) is True]  # type: ignore[attr-defined]
+    expected = [one for one, publication in log if content.filter.evaluate(publication) is True]
     assert [(one.why, one.publication_id) for one in told] == [("match", one) for one in expected]
 
 

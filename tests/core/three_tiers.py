@@ -73,7 +73,7 @@ class Cloud:
             case ContentSubscription():
                 self.running[index] = None
             case subscription:
-                self.running[index] = TopK(subscription)  # type: ignore[arg-type]
+                self.running[index] = TopK(subscription)
 
     def read(self, record: Record, log_time: float) -> None:
         if record.id is None:
@@ -135,7 +135,7 @@ class Cloud:
             if running is not None:
                 snapshot = json.loads(json.dumps(running.snapshot()))
                 self.start(index)
-                self.running[index].restore(snapshot)  # type: ignore[union-attr]
+                self.running[index].restore(snapshot)
         self.duplicates = Duplicates.restore(json.loads(json.dumps(self.duplicates.snapshot())))
         self.lateness = Lateness.restore(json.loads(json.dumps(self.lateness.snapshot())))
 

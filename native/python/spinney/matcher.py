@@ -6,7 +6,7 @@ import re
 import struct
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import native as native_core
@@ -90,12 +90,11 @@ class Matcher:
         with self._lock:
             if id in self._ids:
                 raise MatcherError(f"'{id}' has been added already")
-            number = self._ids.add(id)
-            try:
+            with ExitStack() as undo:
+                number = self._ids.add(id)
+                undo.callback(self._ids.remove, id)
                 self._engine.add(number, prepared)
-            except BaseException:
-                self._ids.remove(id)
-                raise
+                undo.pop_all()
 
     def remove(self, id: str) -> None:
         """Removes a subscription."""
