@@ -88,6 +88,26 @@ static void test_adding_many_of_a_kind(int dimensions) {
   model_close(&s.model);
 }
 
+// When a bucket's few become more they move to spaces, all or none.
+static void test_spreading_a_bucket(void) {
+  sweep s;
+  open_sweep(&s, 60, 3);
+  for (uint32_t id = 0; id < s.model.n; id++) {
+    model_filter filter = {.n_boxes = 1, .n_predicates = {3}};
+    filter.predicates[0][0] = (model_predicate){.kind = 2, .attribute = MODEL_STRING, .text = "a"};
+    for (uint8_t d = 1; d < 3; d++) {
+      uint8_t attribute = (uint8_t)((d == 1 ? id : id + 1 + id / MODEL_NUMBERS % 5) % MODEL_NUMBERS);
+      filter.predicates[0][d] = (model_predicate){.kind = 1, .attribute = attribute, .low = id / 100.0, .high = 3};
+    }
+    add_after_failures(&s, id, &filter);
+  }
+  for (int i = 0; i < 100; i++) {
+    model_event event = random_event(&s.state, s.model.attributes);
+    CHECK(answer_is_right(&s.model, &event));
+  }
+  model_close(&s.model);
+}
+
 static void test_making_and_matching(void) {
   failing_allocator failing = {-1};
   spinney_allocator allocator = {failing_resize, &failing};
@@ -150,6 +170,7 @@ int main(void) {
   for (uint64_t seed = 1; seed <= 40; seed++) test_adding(seed);
   test_adding_many_of_a_kind(1);
   test_adding_many_of_a_kind(2);
+  test_spreading_a_bucket();
   test_making_and_matching();
   test_everything_is_given_back();
   return CHECK_RESULT;
