@@ -33,6 +33,7 @@ typedef struct spinney_attribute_record {
   uint32_t hash;
   uint32_t mark;  // the last schema that named it
   uint32_t n_numbers, n_strings;  // buckets for one value
+  uint32_t n_coordinates;         // of spaces
   uint32_t n_prefixes, prefixes_capacity;
   spinney_prefix *prefixes;
   spinney_bucket *present, *booleans[2];

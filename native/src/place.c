@@ -142,6 +142,7 @@ static spinney_space *get_space(spinney_matcher *m, spinney_bucket *bucket, cons
   memcpy(space->coordinates, s->coordinates, sizeof space->coordinates);
   spinney_space_init(space);
   bucket->spaces[bucket->n_spaces++] = (spinney_bucket_space){mask_of(s), space};
+  for (uint32_t c = 0; c < s->n; c++) m->attributes[s->coordinates[c].attribute].n_coordinates++;
   return space;
 }
 
@@ -150,6 +151,7 @@ static void release_space(spinney_matcher *m, spinney_bucket *bucket, spinney_sp
   uint32_t i = 0;
   while (bucket->spaces[i].space != space) i++;
   bucket->spaces[i] = bucket->spaces[--bucket->n_spaces];
+  for (uint32_t c = 0; c < space->n_coordinates; c++) m->attributes[space->coordinates[c].attribute].n_coordinates--;
   spinney_space_free(space, &m->lines);
   spinney_pool_give(&m->small, space, sizeof *space);
 }

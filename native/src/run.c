@@ -11,22 +11,27 @@ enum { PART_LEAST = 16, PART_MOST = 512, PART_SMALL = PART_MOST / 4, DIRECTORY_L
 
 // ---- Search ----------------------------------------------------------------------------------------------------
 
-// How many of the sorted keys are <= x. Strides first: the reads do not wait for one another, as a bisection's would.
-static size_t count_up_to(const double *keys, size_t n, double x) {
+// How many of the sorted keys are <= x, or if strict, < x. In strides first: these reads do not wait for one another, as
+// a bisection's do.
+static inline size_t count(const double *keys, size_t n, double x, bool strict) {
   enum { STRIDE = 16, FEW = 512 };
   size_t begin = 0;
   while (n > FEW) {
     size_t half = n / 2;
-    bool right = keys[begin + half - 1] <= x;
+    double key = keys[begin + half - 1];
+    bool right = strict ? key < x : key <= x;
     begin += right ? half : 0;
     n = right ? n - half : half;
   }
   size_t steps = 0;
-  for (size_t i = STRIDE - 1; i < n; i += STRIDE) steps += keys[begin + i] <= x;
+  for (size_t i = STRIDE - 1; i < n; i += STRIDE) steps += strict ? keys[begin + i] < x : keys[begin + i] <= x;
   size_t at = begin + steps * STRIDE, end = at + STRIDE < begin + n ? at + STRIDE : begin + n, found = at;
-  for (size_t i = at; i < end; i++) found += keys[i] <= x;
+  for (size_t i = at; i < end; i++) found += strict ? keys[i] < x : keys[i] <= x;
   return found;
 }
+
+static size_t count_up_to(const double *keys, size_t n, double x) { return count(keys, n, x, false); }
+static size_t count_below(const double *keys, size_t n, double x) { return count(keys, n, x, true); }
 
 static bool is_before(double key, uint32_t id, double other_key, uint32_t other_id) {
   return key < other_key || (key == other_key && id < other_id);
@@ -239,16 +244,13 @@ uint32_t *spinney_run_copy_up_to(const spinney_run *run, double key, const spinn
 }
 
 uint32_t *spinney_run_copy_equal(const spinney_run *run, double key, const spinney_kernels *kernels, uint32_t *out) {
-  uint32_t i = part_of(run, key, 0);
-  for (; i < run->n_parts && run->firsts[i] <= key; i++) {
+  size_t i = count_below(run->firsts, run->n_parts, key);
+  for (i -= i > 0; i < run->n_parts && run->firsts[i] <= key; i++) {
     const run_part *part = &run->parts[i];
     const double *keys = spinney_run_keys(part);
-    uint32_t begin = place_in(part, key, 0);
-    if (begin == part->count) continue;
-    size_t count = count_up_to(keys + begin, part->count - begin, key);
-    kernels->copy(out, part->ids + begin, count);  // may read into the keys, which lie behind the ids
-    out += count;
-    if (begin + count < part->count) break;
+    size_t begin = count_below(keys, part->count, key), end = count_up_to(keys, part->count, key);
+    kernels->copy(out, part->ids + begin, end - begin);  // may read into the keys, which lie behind the ids
+    out += end - begin;
   }
   return out;
 }

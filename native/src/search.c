@@ -69,7 +69,14 @@ static bool check_all(spinney_reader *r, const uint32_t *items, uint32_t n) {
 
 // ---- Spaces ----------------------------------------------------------------------------------------------------
 
+static bool reserve_probe(spinney_reader *r) {
+  return r->n_probes < r->probes_capacity ||
+         spinney_grow(&r->matcher->memory, &r->probes, &r->probes_capacity, sizeof *r->probes,
+                      (size_t)r->n_probes + 1);
+}
+
 static bool reserve_visits(spinney_reader *r, uint32_t more) {
+  if (r->visits_capacity - r->n_visits >= more) return true;
   return spinney_grow(&r->matcher->memory, &r->visits, &r->visits_capacity, sizeof *r->visits,
                       (size_t)r->n_visits + more);
 }
@@ -92,10 +99,7 @@ static bool fill_probe(const spinney_reader *r, const spinney_space *space, spin
 }
 
 static bool visit_space(spinney_reader *r, const spinney_space *space) {
-  if (!spinney_grow(&r->matcher->memory, &r->probes, &r->probes_capacity, sizeof *r->probes,
-                    (size_t)r->n_probes + 1) ||
-      !reserve_visits(r, 1))
-    return false;
+  if (!reserve_probe(r) || !reserve_visits(r, 1)) return false;
   if (!fill_probe(r, space, &r->probes[r->n_probes])) return true;
   r->visits[r->n_visits++] = (spinney_visit){space->root, r->n_probes++};
   ask_for(space->root, space->n_coordinates);
@@ -212,28 +216,36 @@ static bool visit_attribute(spinney_reader *r, uint32_t attribute, uint64_t mask
 
 // ---- The event -------------------------------------------------------------------------------------------------
 
-static float round_up(double x) {
-  if (x > FLT_MAX) return INFINITY;
-  if (x < -FLT_MAX) return -FLT_MAX;
-  float f = (float)x;
-  return f < x ? nextafterf(f, INFINITY) : f;
+// The next float below. Nothing is below minus infinity: NaN, which dominates nothing.
+static inline float below(float f) {
+  uint32_t bits;
+  if (!(f > -INFINITY)) return NAN;
+  if (f == 0) return -FLT_TRUE_MIN;
+  memcpy(&bits, &f, sizeof bits);
+  bits += f > 0 ? UINT32_MAX : 1;  // towards zero, or away from it
+  memcpy(&f, &bits, sizeof f);
+  return f;
 }
 
-// Nothing is certainly below what is beyond all floats: NaN dominates nothing.
-static float below(float f) { return f > -INFINITY ? nextafterf(f, -INFINITY) : NAN; }
+static inline float round_down(double x) {
+  if (x > FLT_MAX) return FLT_MAX;
+  if (x < -FLT_MAX) return -INFINITY;
+  float f = (float)x;
+  return f > x ? below(f) : f;
+}
 
 static spinney_query_numbers query_numbers(double x) {
-  float up = round_up(x), down = -round_up(-x);
-  return (spinney_query_numbers){{up, -down}, {below(down), below(-up)}};
+  float down = round_down(x), minus_up = round_down(-x);
+  return (spinney_query_numbers){{-minus_up, -down}, {below(down), below(minus_up)}};
 }
 
-// Rounds the numbers of the event; its attributes that are numbers as a mask, modulo 64.
+// Rounds the numbers of the event that spaces ask for; their attributes as a mask, modulo 64.
 static uint64_t prepare_numbers(spinney_reader *r) {
   uint64_t mask = 0;
   for (uint32_t i = 0; i < r->event.n_present; i++) {
     uint32_t attribute = r->event.present[i];
     const spinney_value *value = &r->event.slots[attribute];
-    if (value->type != SPINNEY_NUMBER) continue;
+    if (value->type != SPINNEY_NUMBER || !r->matcher->attributes[attribute].n_coordinates) continue;
     r->numbers[attribute] = query_numbers(value->number);
     mask |= UINT64_C(1) << attribute % 64;
   }
