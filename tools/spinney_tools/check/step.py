@@ -70,19 +70,27 @@ def run_step(step: Step, place: Place) -> Outcome:
     return Outcome(step.name, verdict, time.monotonic() - start, note)
 
 
-def command(words: Sequence[str | Path], place: Place, environment: Mapping[str, str] | None = None) -> str:
-    """Runs a program in the clone and returns what it printed; a failure carries that."""
+def command(
+    words: Sequence[str | Path],
+    place: Place,
+    environment: Mapping[str, str] | None = None,
+    *,
+    warnings: bool = True,
+) -> str:
+    """Runs a program in the clone and returns what it printed, on stderr too unless told; a failure carries it all."""
     done = subprocess.run(
         [str(word) for word in words],
         cwd=place.top,
         env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.STDOUT if warnings else subprocess.PIPE,
         text=True,
         errors="replace",
         check=False,
     )
     if done.returncode:
-        raise StepFailed(f"{' '.join(map(str, words))}\n(exit code {done.returncode})\n{done.stdout}".rstrip())
+        raise StepFailed(
+            f"{' '.join(map(str, words))}\n(exit code {done.returncode})\n{done.stdout}{done.stderr or ''}".rstrip()
+        )
     return done.stdout
