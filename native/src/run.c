@@ -11,10 +11,17 @@ enum { PART_LEAST = 16, PART_MOST = 512, PART_SMALL = PART_MOST / 4, DIRECTORY_L
 
 // ---- Search ----------------------------------------------------------------------------------------------------
 
+enum { STRIDE = 16, FEW = 512 };
+
+static inline size_t count_each(const double *keys, size_t n, double x, bool strict) {
+  size_t found = 0;
+  for (size_t i = 0; i < n; i++) found += strict ? keys[i] < x : keys[i] <= x;
+  return found;
+}
+
 // How many of the sorted keys are <= x, or if strict, < x. In strides first: these reads do not wait for one another, as
 // a bisection's do.
 static inline size_t count(const double *keys, size_t n, double x, bool strict) {
-  enum { STRIDE = 16, FEW = 512 };
   size_t begin = 0;
   while (n > FEW) {
     size_t half = n / 2;
@@ -25,9 +32,10 @@ static inline size_t count(const double *keys, size_t n, double x, bool strict) 
   }
   size_t steps = 0;
   for (size_t i = STRIDE - 1; i < n; i += STRIDE) steps += strict ? keys[begin + i] < x : keys[begin + i] <= x;
-  size_t at = begin + steps * STRIDE, end = at + STRIDE < begin + n ? at + STRIDE : begin + n, found = at;
-  for (size_t i = at; i < end; i++) found += strict ? keys[i] < x : keys[i] <= x;
-  return found;
+  if (n < STRIDE) return begin + count_each(keys + begin, n, x, strict);
+  // The last stride may begin earlier, among keys that count: so its length is fixed, and the loop has no end to guess.
+  size_t at = steps * STRIDE < n - STRIDE ? steps * STRIDE : n - STRIDE;
+  return begin + at + count_each(keys + begin + at, STRIDE, x, strict);
 }
 
 static size_t count_up_to(const double *keys, size_t n, double x) { return count(keys, n, x, false); }
