@@ -55,7 +55,7 @@ def c_coverage(place: Place, folders: Iterable[Path]) -> tuple[float, str]:
     for folder in folders:
         counts = sorted(folder.glob("*.gcda"))
         if counts:
-            gcov = [compiler("gcov"), "--json-format", "--stdout", *counts]
+            gcov: list[str | Path] = [compiler("gcov"), "--json-format", "--stdout", *counts]
             merge_gcov(command(gcov, place, warnings=False), place, lines)
     rows = [(file, len(counted), missed_lines(counted)) for file, counted in sorted(lines.items())]
     total = sum(count for _, count, _ in rows)
