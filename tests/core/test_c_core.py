@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spinney_tools.check.c_core import c_tests, run_c_tests
-from spinney_tools.check.step import Place
+from spinney_tools.check.step import Place, StepFailed
 
 FLAGS = ("-std=c11", "-ffp-contract=off", "-O2")
 
@@ -16,4 +16,7 @@ FLAGS = ("-std=c11", "-ffp-contract=off", "-O2")
 @pytest.mark.needs("gcc")
 def test_every_c_test_holds(tmp_path: Path) -> None:
     place = Place(Path(__file__).parents[2], tmp_path)
-    run_c_tests(c_tests(place), FLAGS, place, tmp_path)
+    try:
+        run_c_tests(c_tests(place), FLAGS, place, tmp_path)
+    except StepFailed as failure:
+        pytest.fail(str(failure), pytrace=False)

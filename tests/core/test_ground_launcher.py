@@ -325,7 +325,7 @@ def test_a_required_core_is_tried_again_each_time(
         ("test -k pipeline", {"test"}),
         ("soak", {"test"}),
         ("bench matching", {"test"}),
-        ("check", {"dev"}),
+        ("check", {"dev", "test"}),
     ],
 )
 def test_a_command_installs_what_it_needs_and_no_more(clone: Path, line: str, extras: set[str]) -> None:
