@@ -24,7 +24,7 @@ typedef struct spinney_pool {
   struct pool_chunk *chunks;
   uint8_t *unused;
   size_t unused_bytes;
-  size_t next_chunk_bytes;
+  size_t chunk_bytes;  // in all
 } spinney_pool;
 
 // granule: SPINNEY_POOL_GRANULE, or SPINNEY_LINE_BYTES for blocks on cache lines.

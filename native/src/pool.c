@@ -4,7 +4,8 @@
 
 #include "memory.h"
 
-enum { FIRST_CHUNK_BYTES = 4096, LAST_CHUNK_BYTES = 1 << 20 };
+// A chunk is an eighth of what there is: little is unused, and chunks stay few.
+enum { CHUNK_LEAST = 4096, CHUNK_MOST = 1 << 20, CHUNK_SHARE = 8 };
 
 typedef struct pool_chunk {
   struct pool_chunk *next;
@@ -22,7 +23,7 @@ static size_t lists_bytes(const spinney_pool *pool) {
 }
 
 bool spinney_pool_init(spinney_pool *pool, spinney_memory *memory, size_t granule) {
-  *pool = (spinney_pool){.memory = memory, .granule = granule, .next_chunk_bytes = FIRST_CHUNK_BYTES};
+  *pool = (spinney_pool){.memory = memory, .granule = granule};
   pool->free_lists = spinney_resize(memory, NULL, 0, lists_bytes(pool));
   if (!pool->free_lists) return false;
   memset(pool->free_lists, 0, lists_bytes(pool));
@@ -56,7 +57,9 @@ static void retire_unused(spinney_pool *pool) {
 }
 
 static bool add_chunk(spinney_pool *pool, size_t at_least) {
-  size_t size = pool->next_chunk_bytes;
+  size_t size = pool->chunk_bytes / CHUNK_SHARE;
+  if (size < CHUNK_LEAST) size = CHUNK_LEAST;
+  if (size > CHUNK_MOST) size = CHUNK_MOST;
   if (size < at_least + 2 * SPINNEY_LINE_BYTES) size = at_least + 2 * SPINNEY_LINE_BYTES;
   pool_chunk *chunk = spinney_resize(pool->memory, NULL, 0, size);
   if (!chunk) return false;
@@ -67,7 +70,7 @@ static bool add_chunk(spinney_pool *pool, size_t at_least) {
   start = (start + pool->granule - 1) / pool->granule * pool->granule;
   pool->unused = (uint8_t *)chunk + (start - (uintptr_t)chunk);
   pool->unused_bytes = end - start;
-  if (pool->next_chunk_bytes < LAST_CHUNK_BYTES) pool->next_chunk_bytes *= 2;
+  pool->chunk_bytes += size;
   return true;
 }
 

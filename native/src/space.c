@@ -177,6 +177,13 @@ static void cut_slot(const spinney_space *space, spinney_node *leaf, uint32_t sl
   leaf->count--;
 }
 
+static uint32_t count_right(const spinney_space *space, const spinney_node *leaf, spinney_split split) {
+  uint32_t n = 0;
+  for (uint32_t slot = 0; slot < leaf->count; slot++)
+    n += *spinney_node_at(leaf, space->n_coordinates, slot, split.coordinate) > split.at;
+  return n;
+}
+
 static void move_right(const spinney_space *space, spinney_node *left, spinney_node *right, spinney_split split) {
   for (uint32_t slot = left->count; slot-- > 0;) {
     float point[SPINNEY_COORDINATES];
@@ -212,7 +219,7 @@ static bool split_leaf(spinney_space *space, spinney_pool *pool, spinney_node *l
   spinney_node *page = left->parent;
   if (page->count == SPINNEY_PAGE_MOST) return spinney_space_rebuild(space, pool, page);
   if (!spinney_node_reserve(space, pool, &page, page->count + 1)) return false;
-  spinney_node *right = spinney_node_new(space, pool, 0, SPINNEY_GROUP_BLOCKS);
+  spinney_node *right = spinney_node_new(space, pool, 0, count_right(space, left, split) / SPINNEY_LANES + 1);
   uint32_t children[2] = {spinney_route_new(space, pool), spinney_route_new(space, pool)};
   if (!right || children[0] == SPINNEY_NONE || children[1] == SPINNEY_NONE) {
     if (right) spinney_node_free(space, pool, right);

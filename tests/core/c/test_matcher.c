@@ -137,6 +137,20 @@ static void test_one_filter_with_many_ids(void) {
   model_close(&m);
 }
 
+static void test_stats_tell_scanned_from_indexed(void) {
+  model m;
+  spinney_stats stats;
+  CHECK(model_open(&m, 10, NULL));
+  model_filter always = {.n_boxes = 3, .has_program = true, .limit = 1};
+  model_filter ranged = {.n_boxes = 1, .n_predicates = {1}, .predicates = {{{.kind = 1, .low = 1, .high = 2}}}};
+  CHECK(model_add(&m, 0, &always) == SPINNEY_OK && model_add(&m, 1, &always) == SPINNEY_OK);
+  CHECK(model_add(&m, 2, &ranged) == SPINNEY_OK);
+  spinney_matcher_stats(m.matcher, &stats);
+  CHECK(stats.ids == 3 && stats.entries == 2 && stats.scanned == 1 && stats.indexed == 1);
+  CHECK(stats.attributes == MODEL_ATTRIBUTES && stats.bytes > 0);
+  model_close(&m);
+}
+
 // ---- What is refused -------------------------------------------------------------------------------------------
 
 static void test_ids(void) {
@@ -241,6 +255,7 @@ int main(void) {
   test_many(3, false, DESCENDING, ASCENDING);
   test_equal_ranges_with_different_programs();
   test_one_filter_with_many_ids();
+  test_stats_tell_scanned_from_indexed();
   test_ids();
   test_values();
   test_the_last_of_two_values_counts();
