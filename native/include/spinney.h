@@ -15,7 +15,8 @@
 // Functions that can fail return a spinney_status and fill *error (which may be NULL). A failed call changes nothing.
 // There are no globals, no locale, no recursion on input, and every size that comes from input is checked.
 // Threads: any number may match at once, each with a reader of its own, while others add and remove.
-// All memory comes from the allocator given to spinney_matcher_new; a matcher is freed after its readers.
+// All memory comes from the allocator given to spinney_matcher_new, which several threads may call at once; a matcher is
+// freed after its readers.
 
 #ifndef SPINNEY_H
 #define SPINNEY_H
@@ -29,7 +30,7 @@ typedef enum spinney_status {
   SPINNEY_BAD_FILTER = 2,  // the bytes are not a filter; position counts bytes
   SPINNEY_BAD_EVENT = 3,   // not a flat JSON object, or a value that is refused; position counts bytes
   SPINNEY_BAD_BATCH = 4,   // an Arrow type or value that is refused; position is the column
-  SPINNEY_BAD_ID = 5       // added twice, or not there
+  SPINNEY_BAD_ID = 5       // added twice, not there, or too large
 } spinney_status;
 
 typedef struct spinney_error {
@@ -122,7 +123,7 @@ void spinney_matcher_free(spinney_matcher *matcher);
 spinney_status spinney_attribute(spinney_matcher *matcher, const char *name, size_t length, uint32_t *attribute,
                                  spinney_error *error);
 
-// Adds a filter under an id. Ids should be small and dense: memory grows with the largest.
+// Adds a filter under an id below 2 to the 31st. Ids should be small and dense: memory grows with the largest.
 // Filters that are equal byte for byte share one entry.
 spinney_status spinney_add(spinney_matcher *matcher, uint32_t id, const uint8_t *filter, size_t length,
                            spinney_error *error);
