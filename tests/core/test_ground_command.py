@@ -79,6 +79,16 @@ def test_an_interrupted_command_exits_as_a_shell_expects(monkeypatch: pytest.Mon
     assert cli.main(["test"]) == 130
 
 
+def test_a_reader_that_is_gone_is_no_trouble() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "spinney_tools", "--help"]
+    done = subprocess.run(command, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_python_m_is_the_command() -> None:
     done = python("-m", "spinney_tools", "--help")
     assert done.stdout.startswith("usage: spinney COMMAND")

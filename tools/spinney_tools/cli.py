@@ -20,7 +20,19 @@ INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        status = run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read this (`| head`) has had enough; what is still buffered must not complain at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -31,14 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"spinney: no command {name!r}{suggestion(name)}; see spinney --help", file=sys.stderr)
         return USAGE_ERROR
-    try:
-        status = importlib.import_module(f"spinney_tools.{name}").main(rest)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read this (`| head`) has had enough; what is still buffered must not complain at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    status = importlib.import_module(f"spinney_tools.{name}").main(rest)
     assert isinstance(status, int)
     return status
 
