@@ -4,8 +4,8 @@
 
 #include "memory.h"
 
-// A chunk is an eighth of what there is: little is unused, and chunks stay few.
-enum { CHUNK_LEAST = 4096, CHUNK_MOST = 1 << 20, CHUNK_SHARE = 8 };
+// A chunk is a sixteenth of what there is: little is unused, and chunks stay few.
+enum { CHUNK_LEAST = 4096, CHUNK_MOST = 1 << 20, CHUNK_SHARE = 16 };
 
 typedef struct pool_chunk {
   struct pool_chunk *next;
