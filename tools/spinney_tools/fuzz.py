@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from spinney_tools.check.c_core import SANITIZED, build_objects, compiler
+from spinney_tools.check.c_core import SANITIZED, build_objects, installed
 from spinney_tools.check.step import Place, StepFailed, StepSkipped, command
 
 HARNESSES = "native/fuzz"
@@ -25,7 +25,7 @@ class Harness:
 
 def build(place: Place) -> list[Harness]:
     """Builds all harnesses over one instrumented core."""
-    clang = compiler("clang")
+    clang = installed("clang")
     folder = place.folder("fuzz")
     flags = [*SANITIZED, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     objects = build_objects([clang, *flags, "-fsanitize=fuzzer-no-link"], place, folder)

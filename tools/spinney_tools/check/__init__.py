@@ -24,6 +24,7 @@ def all_steps() -> list[Step]:
         Step("fuzzing", functools.partial(fuzz.short, seconds=FUZZ_SECONDS)),
         Step("C under memory sanitizers", c_core.memory),
         Step("C under thread sanitizer", c_core.threads),
+        Step("C on arm64, emulated", c_core.arm),
         Step("C warnings, gcc", functools.partial(c_core.warnings, "gcc")),
         Step("C warnings, clang", functools.partial(c_core.warnings, "clang")),
         Step("types, mypy", python.mypy),

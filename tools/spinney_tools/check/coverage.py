@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from spinney_tools.check.c_core import c_tests, compiler, run_c_tests
+from spinney_tools.check.c_core import c_tests, installed, run_c_tests
 from spinney_tools.check.step import Place, StepFailed, command
 
 LEAST_PERCENT = 95.0
@@ -24,7 +24,7 @@ def coverage(place: Place) -> str:
     core = objects / "_core.abi3.so"
     flags = ["--flags", " ".join(COUNTED), "--link-flags=--coverage"]
     build = [sys.executable, "native/build_core.py", str(core), "--objects", str(objects), *flags]
-    command(build, place, {"CC": compiler("gcc")})
+    command(build, place, {"CC": installed("gcc")})
     run_c_tests(c_tests(place), COUNTED, place, place.folder("coverage-c"))
     run_python_tests(place, {**data, "SPINNEY_CORE": str(core), "SPINNEY_HYPOTHESIS": "quick"})
     python_percent, python_table = python_coverage(place, data)
@@ -55,7 +55,7 @@ def c_coverage(place: Place, folders: Iterable[Path]) -> tuple[float, str]:
     for folder in folders:
         counts = sorted(folder.glob("*.gcda"))
         if counts:
-            gcov: list[str | Path] = [compiler("gcov"), "--json-format", "--stdout", *counts]
+            gcov: list[str | Path] = [installed("gcov"), "--json-format", "--stdout", *counts]
             merge_gcov(command(gcov, place, warnings=False), place, lines)
     rows = [(file, len(counted), missed_lines(counted)) for file, counted in sorted(lines.items())]
     total = sum(count for _, count, _ in rows)
