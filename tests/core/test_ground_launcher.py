@@ -320,11 +320,12 @@ def test_a_required_core_is_tried_again_each_time(
         ("up", set()),
         ("test core", {"test"}),
         ("test mobile -k outbox", {"test", "mobile"}),
-        ("test tests/cloud/test_gateway.py", {"test", "cloud"}),
+        ("test tests/cloud/test_gateway.py", {"test", "cloud", "test-cloud"}),
         ("test", {"test"}),
         ("test -k pipeline", {"test"}),
         ("soak", {"test"}),
         ("bench matching", {"test"}),
+        ("cloud --check", {"cloud"}),
         ("check", {"dev", "test"}),
     ],
 )
@@ -335,7 +336,7 @@ def test_a_command_installs_what_it_needs_and_no_more(clone: Path, line: str, ex
 def test_all_tests_need_what_the_parts_that_have_tests_need(clone: Path) -> None:
     (clone / "tests/pipeline/deep").mkdir(parents=True)
     (clone / "tests/pipeline/deep/test_lake.py").touch()
-    assert launcher_of(clone).extras_for(["test"]) == {"test", "cloud", "pipeline"}
+    assert launcher_of(clone).extras_for(["test"]) == {"test", "cloud", "test-cloud", "pipeline"}
 
 
 def test_the_launcher_and_the_command_know_the_same_parts() -> None:
