@@ -2,28 +2,58 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Seconds = Annotated[float, Field(gt=0)]
-Bytes = Annotated[int, Field(gt=0)]
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_BYTES = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+
+
+def _seconds(value: Any) -> Any:
+    """`7d`, `10m`, `1.5s`, or a number."""
+    found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    return float(found[1]) * _SECONDS[found[2].lower()] if found and found[2].lower() in _SECONDS else value
+
+
+def _bytes(value: Any) -> Any:
+    """`512MiB`, `20GB`, or a number."""
+    found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    return round(float(found[1]) * _BYTES[found[2].lower()]) if found and found[2].lower() in _BYTES else value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class Section(BaseModel):
-    """A part of the settings. What is misspelt is refused."""
+    """A part of the settings. What is misspelt is refused. The text below each field is its help."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Tls(Section):
     """Certificates of a listener or of a connection to a server."""
 
     certificate: Path | None = None
+    """PEM file; for a listener it turns TLS on."""
     key: Path | None = None
+    """PEM file of the certificate's private key."""
     ca: Path | None = None
     """Of whom we connect to; for listeners: of clients that must show a certificate."""
 
@@ -32,14 +62,21 @@ class Nats(Section):
     """The log's server: our own, unless a URL is given."""
 
     url: str | None = None
+    """nats://host:port or tls://host:port of an existing server; several with commas."""
     user: str | None = None
+    """At an existing server."""
     password_file: Path | None = None
+    """Holds that user's password."""
     host: str = "127.0.0.1"
+    """Where our own server listens."""
     port: Port = 4222
     """Of our own server. 0: any free one."""
     max_payload: Bytes = 4 * 1024 * 1024
+    """The largest message of our own server."""
     store_limit: Bytes = 20 * 1024**3
-    sync_interval: str = "10s"
+    """All that our own server may keep on disk."""
+    sync_interval: Annotated[str, Field(pattern=r"^(\d+(ms|s|m|h)|always)$")] = "10s"
+    """What a power cut may lose at most; `always` loses nothing and is ten times slower."""
     tls: Tls = Tls()
 
 
@@ -49,11 +86,17 @@ class Mqtt(Section):
     url: str | None = None
     """mqtt://host:port or mqtts://host:port of an existing broker."""
     kind: Literal["auto", "nats", "mosquitto", "other"] = "auto"
+    """What the existing broker is; auto: it is asked."""
     user: str | None = None
+    """At an existing broker."""
     password_file: Path | None = None
+    """Holds that user's password."""
     host: str = "127.0.0.1"
+    """Where our own server listens."""
     port: Port = 1883
+    """Of our own server. 0: any free one."""
     websocket_port: Port | None = None
+    """Our own server's port for MQTT over WebSocket (path /mqtt); off unless given. 0: any free one."""
     max_ack_pending: Count = 100
     """QoS 1 messages that our own server has under way to one subscription."""
     tls: Tls = Tls()
@@ -63,24 +106,35 @@ class Http(Section):
     """The API, the metrics and the page."""
 
     host: str = "127.0.0.1"
+    """Where it listens."""
     port: Port = 8080
+    """0: any free one."""
     tls: Tls = Tls()
     max_body: Bytes = 4 * 1024 * 1024
+    """The largest body of a request."""
     max_connections: Count = 2_000
+    """At one time."""
 
 
 class Log(Section):
     """How long publications are kept, and when one is a duplicate."""
 
     max_age: Seconds = 7 * 24 * 3600.0
+    """The keeper purges what is older, once all required readers have read it."""
     max_bytes: Bytes = 8 * 1024**3
-    """The keeper purges by these two what all required readers have read; half as much again is the hard cap."""
+    """The keeper purges by this, too; half as much again is the hard cap."""
     notes_max_age: Seconds = 7 * 24 * 3600.0
+    """The same for the notification log."""
     notes_max_bytes: Bytes = 2 * 1024**3
+    """The same for the notification log."""
     duplicate_window: Seconds = 3600.0
+    """How long the number of a publication is remembered."""
     content_window: Seconds = 60.0
+    """How long the content of a publication without number is remembered."""
     free_disk_floor: Bytes = 512 * 1024**2
+    """With less free disk than this, publications are refused until there is more."""
     keeper_interval: Seconds = 10.0
+    """Between the keeper's rounds."""
     pipeline: bool = False
     """Whether the pipeline is a required reader, too."""
 
@@ -89,6 +143,7 @@ class Limits(Section):
     """What one client may do."""
 
     payload: Bytes = 1024 * 1024
+    """The largest message."""
     rate: Count = 50_000
     """Readings a second, over ten seconds."""
     subscriptions: Count = 200_000
@@ -96,13 +151,16 @@ class Limits(Section):
     attributes: Count = 256
     """Of one reading."""
     connections: Count = 10_000
+    """Of all clients together, at our own MQTT listener."""
 
 
 class Matching(Section):
     """The matcher process."""
 
     snapshot_interval: Seconds = 30.0
+    """What at most has to be read again after a crash."""
     snapshots_kept: Count = 3
+    """Older ones are deleted."""
     valid_kept: Count = 100_000
     """Publications with valid_for that are kept for subscriptions to come."""
 
@@ -111,18 +169,26 @@ class Delivery(Section):
     """How notifications go out."""
 
     queue_count: Count = 10_000
+    """Notifications that wait for one subscriber."""
     queue_bytes: Bytes = 16 * 1024**2
+    """Of the notifications that wait for one subscriber."""
     queue_age: Seconds = 24 * 3600.0
+    """Of the oldest that waits."""
     in_flight: Count = 1_000
+    """Notifications sent and not yet acknowledged, over all subscribers."""
     attempts: Count = 10
+    """After these a notification is a dead letter."""
     retry: Seconds = 5.0
+    """Between attempts."""
 
 
 class Coordinator(Section):
     """Announcements and activation."""
 
     away_grace: Seconds = 120.0
+    """A mobile broker that comes back within this was never away."""
     lease: Seconds = 60.0
+    """How long a mobile broker owns a source without asking again."""
 
 
 class Security(Section):
@@ -131,13 +197,16 @@ class Security(Section):
     anonymous: Literal["loopback", "never"] = "loopback"
     """Without users, clients on loopback need no password; anywhere else they do."""
     token_lifetime: Seconds = 30 * 24 * 3600.0
+    """Of a token for HTTP, unless it says otherwise."""
 
 
 class Logging(Section):
     """What the processes say."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """Nothing below it is said."""
     format: Literal["text", "json"] = "text"
+    """A line for people, or a JSON object."""
 
 
 class Settings(Section):
