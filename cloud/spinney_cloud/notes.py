@@ -7,9 +7,12 @@ large for one message comes in parts, all of one record in order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
+
+from spinney.notification import scope_key
 
 VERSION = 1
 
@@ -62,7 +65,8 @@ def encode(notes: Notes) -> bytes:
             "last": notes.last,
             "publications": notes.publications,
             "notes": notes.notes,
-        }
+        },
+        default=tuple,  # orjson takes no named tuple as it stands
     )
 
 
@@ -88,10 +92,6 @@ def decode(data: bytes) -> Notes:
 
 
 def notification_id(tenant: str, note: Note) -> str:
-    """The same whenever the same is notified again (rule L2); the first letters say of which publication."""
-    from hashlib import blake2b
-
-    from spinney.notification import scope_key
-
+    """The same whenever the same is notified again (rule L2)."""
     text = "\n".join((tenant, note.owner, note.sid, note.publication_id, note.why, scope_key(note.scope)))
     return blake2b(text.encode(), digest_size=12).hexdigest()

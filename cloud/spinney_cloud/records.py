@@ -130,7 +130,7 @@ def encode(record: Record) -> bytes:
     match record:
         case Publications():
             header |= {"received": record.received, "runs": record.runs}
-            lines = [orjson.dumps(header), record.rows]
+            lines = [orjson.dumps(header, default=tuple), record.rows]
             if record.labels:
                 lines.append(orjson.dumps([[row, name, label.to_json()] for row, name, label in record.labels]))
             return b"\n".join(lines)
