@@ -38,6 +38,7 @@ def _bytes(value: Any) -> Any:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+SyncInterval = Annotated[str, Field(pattern=r"^(\d+(ms|s|m|h)|always)$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
@@ -75,7 +76,7 @@ class Nats(Section):
     """The largest message of our own server."""
     store_limit: Bytes = 20 * 1024**3
     """All that our own server may keep on disk."""
-    sync_interval: Annotated[str, Field(pattern=r"^(\d+(ms|s|m|h)|always)$")] = "10s"
+    sync_interval: SyncInterval = "10s"
     """What a power cut may lose at most; `always` loses nothing and is ten times slower."""
     tls: Tls = Tls()
 
