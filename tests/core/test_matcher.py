@@ -17,6 +17,7 @@ from strategies import filters, publications, subscriptions
 from spinney import Matcher, MatcherError, PublicationError, SyntaxError, parse, parse_filter
 from spinney.expression import FALSE, TRUE, Arithmetic, Compare, Filter, Literal, Not, Property
 from spinney.feed import feed
+from spinney.filter_bytes import FilterBytes, filter_bytes
 from spinney.subscription import Subscription
 
 both = pytest.mark.parametrize("native", MODES)
@@ -318,6 +319,41 @@ def test_long_strings_and_many_attributes(native: bool) -> None:
     many = {f"a{i}": float(i) for i in range(1000)}
     assert matcher.match(many | reading | many) == ["long"]
     assert matcher.match(many) == []
+
+
+# ---- many objects of which few match
+
+
+@both
+def test_rows_that_match_are_those_with_an_answer(native: bool) -> None:
+    matcher = Matcher(native=native)
+    matcher.add("high", "NO2 > 40")
+    matcher.add("kit", "source = 'kit'")
+    rows = b'[{"NO2":1},{"NO2":50},{},{"source":"kit","NO2":60}]'
+    found = matcher.match_rows(rows)
+    assert found.objects == 4
+    assert [(row, sorted(ids)) for row, ids in found.matches] == [(1, ["high"]), (3, ["high", "kit"])]
+    assert matcher.match_rows(b"[]") == (0, [])
+    with pytest.raises(PublicationError):
+        matcher.match_rows(b'[{"NO2":50},{"NO2":[]}]')
+
+
+@pytest.mark.skipif(not NATIVE, reason="no C core")
+def test_a_compiled_filter_is_added_without_its_text() -> None:
+    matcher = Matcher()
+    compiled = filter_bytes(parse_filter("NO2 > 40 AND room = 'lab'"))
+    matcher.add_compiled("a", compiled)
+    assert matcher.match({"NO2": 41, "room": "lab"}) == ["a"]
+    with pytest.raises(MatcherError, match="added already"):
+        matcher.add_compiled("a", compiled)
+    with pytest.raises(MatcherError):
+        matcher.add_compiled("b", FilterBytes(b"SF\xff", ()))
+    assert list(matcher) == ["a"]
+
+
+def test_pure_python_takes_no_compiled_filter() -> None:
+    with pytest.raises(MatcherError, match="needs the C core"):
+        Matcher(native=False).add_compiled("a", filter_bytes(parse_filter("NO2 > 40")))
 
 
 # ---- C or not

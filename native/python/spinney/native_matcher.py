@@ -11,7 +11,7 @@ from .expression import Filter
 from .filter_bytes import FilterBytes, filter_bytes
 from .matcher_stats import Stats
 from .native import Core
-from .reader import BadColumn, Buffer, Reader, Tags, raise_error
+from .reader import BadColumn, Buffer, Reader, Rows, Tags, raise_error
 
 SIMD = ("scalar", "sse2", "avx2", "avx512", "neon")
 """The values of spinney_simd, in its order."""
@@ -97,6 +97,14 @@ class NativeMatcher:
         reader = self._take()
         try:
             return reader.match_json(json)
+        finally:
+            self._idle.append(reader)
+
+    def match_rows(self, json: Buffer) -> Rows[int]:
+        """The same for each object that matches anything."""
+        reader = self._take()
+        try:
+            return reader.match_rows(json)
         finally:
             self._idle.append(reader)
 

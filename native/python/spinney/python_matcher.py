@@ -17,7 +17,7 @@ from .expression import Filter, Value
 from .filter_bytes import split, write
 from .matcher_stats import Stats
 from .publication import attribute
-from .reader import Buffer, check_name
+from .reader import Buffer, Rows, check_name
 from .sided import Sided
 
 
@@ -218,6 +218,11 @@ class PythonMatcher:
     def match_json(self, json: Buffer) -> list[list[int]]:
         """The same for each object."""
         return [self._match(event) for event in read_events(bytes(json))]
+
+    def match_rows(self, json: Buffer) -> Rows[int]:
+        """The same for each object that matches anything."""
+        answers = self.match_json(json)
+        return Rows(len(answers), [(row, found) for row, found in enumerate(answers) if found])
 
     def match_batch(self, batch: Any) -> tuple[bytes, bytes]:
         """The same for each row of a batch: where each row's numbers begin, and the numbers (64 and 32 bits each)."""

@@ -6,7 +6,7 @@ import struct
 import sys
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from .errors import MatcherError, PublicationError
 from .native import Core
@@ -38,6 +38,18 @@ class _Text(NamedTuple):
     address: int
     length: int
     memory: Any
+
+
+_Id = TypeVar("_Id")
+
+
+class Rows(NamedTuple, Generic[_Id]):
+    """The answer for an array of which few objects match."""
+
+    objects: int
+    """In the array."""
+    matches: list[tuple[int, list[_Id]]]
+    """Those that something matches, counted from 0, and what."""
 
 
 class Tags:
@@ -182,6 +194,17 @@ class Reader:
         offsets = self._ffi.unpack(self._matches.offsets, self._matches.events + 1)
         ids = self._unpack(self._matches.ids, offsets[-1])
         return [ids[start:end] for start, end in pairwise(offsets)]
+
+    def match_rows(self, json: Buffer) -> Rows[int]:
+        """The numbers for each object that has any."""
+        text = self._ffi.from_buffer(json)
+        if self._lib.spinney_match_json(self._reader, text, len(text), self._matches, self._error):
+            self._fail()
+        events = self._matches.events
+        offsets = self._ffi.unpack(self._matches.offsets, events + 1)
+        ids = self._unpack(self._matches.ids, offsets[-1])
+        places = enumerate(pairwise(offsets))
+        return Rows(events, [(row, ids[start:end]) for row, (start, end) in places if start != end] if ids else [])
 
     def match_arrow(self, schema: int, array: int) -> tuple[bytes, bytes]:
         """Offsets as 64-bit and numbers as 32-bit integers, of a batch at the addresses of its C structures."""
