@@ -294,6 +294,29 @@ def test_a_lost_source_ends_its_scope_only_if_it_was_the_last_s4() -> None:
     assert brief(state_filter.tick(90.0)) == [("exit", None)]
 
 
+def test_it_may_be_told_late_that_sources_are_away_s4() -> None:
+    state_filter = StateFilter(state("WHEN x > 0 UNTIL x <= 0", lost=60.0))
+    for source in ("p", "q"):
+        state_filter.feed(reading(source, 1), {"x": 1}, 0.0)
+    state_filter.announcement_over("q", 30.0)
+    state_filter.announcement_over("p", 10.0)
+    assert state_filter.is_away("p")
+    assert state_filter.next_wake() == 70.0
+    assert brief(state_filter.tick(70.0)) == [("exit", "p")]
+    assert not state_filter.is_away("p")
+    assert brief(state_filter.tick(90.0)) == [("exit", "q")]
+
+
+def test_it_knows_the_sources_that_it_would_have_to_give_up() -> None:
+    state_filter = StateFilter(state("WHEN x > 5 UNTIL x <= 0"))
+    state_filter.feed(reading("examined", 1), {"x": 3}, 0.0)
+    state_filter.feed(reading("set", 1), {"x": 6}, 0.0)
+    assert [state_filter.knows(source) for source in ("examined", "set", "never")] == [True, True, False]
+    held = StateFilter(state("WHEN x > 5 UNTIL x <= 0", reorder=5.0), disjoint=True)
+    held.take(Label(Mark("p", (1, 1, 1), True)), {"x": 6}, 0.0)
+    assert held.knows("p")
+
+
 def test_sources_beyond_the_bound_are_forgotten_and_their_scopes_exit() -> None:
     state_filter = StateFilter(state("WHEN x > 0 UNTIL x <= 0"), limit=2)
     told = [brief(state_filter.feed(reading(source, 1), {"x": 1}, 0.0)) for source in ("p", "q", "r")]

@@ -105,6 +105,10 @@ class Reorder:
         if len(self._firsts) > 2 * self._size + MIN_COMPACTED:
             self._firsts = sorted((waiting[0].key, waiting[0].order) for waiting in self._held.values())
 
+    def holds(self, source: str) -> bool:
+        """Whether a label of the source waits."""
+        return source in self._held
+
     def next_wake(self) -> float | None:
         """When the next label falls due."""
         while self._arrivals and not self._arrivals[0][2].waiting:

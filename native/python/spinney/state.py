@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from .evaluator import Evaluator, Setting
@@ -69,12 +70,25 @@ class StateFilter:
 
     def announcement_over(self, source: str, log_time: float) -> None:
         """A source is no longer announced: `lost` seconds from now it is gone, unless announced again (rule S4)."""
+        since_last = next(reversed(self._away.values()), log_time)
         self._away[source] = log_time
         self._away.move_to_end(source)
+        if log_time < since_last:  # told after the event
+            self._away = OrderedDict(sorted(self._away.items(), key=itemgetter(1)))
 
     def announced(self, source: str) -> None:
         """A source is announced (again)."""
         self._away.pop(source, None)
+
+    def knows(self, source: str) -> bool:
+        """Whether there is anything to give up of a source; of others it need not hear that they are away."""
+        if self._scopes.mark(source) is not None or self.evaluator.state(source) is not None:
+            return True
+        return self.reorder is not None and self.reorder.holds(source)
+
+    def is_away(self, source: str) -> bool:
+        """Whether it has been told that a source is no longer announced."""
+        return source in self._away
 
     def next_wake(self) -> float | None:
         """The log time from which a tick would do something; None while nothing can fall due."""
