@@ -57,11 +57,11 @@ def topics(client: str, leaves: Iterable[str]) -> list[str]:
 # ---- nats-server ------------------------------------------------------------------------------------------------
 
 
-def nats_authorization(users: Users, secrets: Secrets) -> str:
-    """The part of nats-server's configuration that says who may do what."""
+def nats_authorization(users: Users, secrets: Secrets, *, anonymous_may: bool = True) -> str:
+    """The part of nats-server's configuration that says who may do what; anonymous clients only without users."""
     listed = [_core(secrets), _mqtt(secrets), *(_client(user) for user in users)]
     anonymous = ""
-    if not len(users):
+    if anonymous_may and not len(users):
         listed.append(_anonymous())
         anonymous = f"no_auth_user: {_quoted(ANONYMOUS_USER)}\n"
     rows = "\n".join(f"      {row}" for row in listed)

@@ -243,9 +243,17 @@ def _perhaps(word: str, words: Iterable[str]) -> str:
 
 
 def configure(
-    flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None, *, problems: Sequence[str] = ()
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    file: Path | None = None,
+    *,
+    to_run: bool = False,
+    problems: Sequence[str] = (),
 ) -> Configuration:
-    """The configuration that all these give; ConfigurationError with all that is wrong, `problems` first."""
+    """The configuration that all these give; ConfigurationError with all that is wrong, `problems` first.
+
+    `to_run`: a cloud is to run by it, so files, ports and users must be in order, too.
+    """
     found = list(problems)
     file = file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     layers = [
@@ -253,10 +261,10 @@ def configure(
         *from_environment(environment, found),
         *from_flags(flags, found),
     ]
-    return check({given.key.name: given for given in layers}, found)
+    return check({given.key.name: given for given in layers}, found, to_run=to_run)
 
 
-def check(given: Mapping[str, Given], problems: Sequence[str] = ()) -> Configuration:
+def check(given: Mapping[str, Given], problems: Sequence[str], *, to_run: bool) -> Configuration:
     """The configuration of these values; ConfigurationError with `problems` and all else that is wrong."""
     found = list(problems)
     wrong: set[str] = set()
@@ -270,7 +278,7 @@ def check(given: Mapping[str, Given], problems: Sequence[str] = ()) -> Configura
             wrong.add(item.key.name)
             found.append(f"{item.source}: {item.value!r} will not do; expected: {item.key.expected}")
         settings = _validate(item for item in given.values() if item.key.name not in wrong)
-    for names, text in conflicts(settings):
+    for names, text in conflicts(settings) if to_run else ():
         if not wrong.intersection(names):
             sources = ", ".join(given[name].source for name in names if name in given)
             found.append(f"{sources or names[0]}: {text}")

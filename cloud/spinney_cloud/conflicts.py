@@ -122,7 +122,7 @@ def _sizes(settings: Settings) -> Iterator[Conflict]:
     if needed > settings.nats.store_limit:
         yield Conflict(
             ("nats.store_limit", "log.max_bytes", "log.notes_max_bytes"),
-            f"the logs may take {needed} bytes, half as much again as their limits; the store {settings.nats.store_limit}",
+            f"logs may take {needed} bytes, half as much again as their limits; the store: {settings.nats.store_limit}",
         )
 
 
