@@ -7,11 +7,13 @@ Tokens are random and long, so a plain digest of one is enough.
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
+import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -195,6 +197,17 @@ class Users:
     def save(self, data: Path) -> None:
         """Replace the file of a data directory; only its owner may read it."""
         write_whole(data / FILE, json.dumps(self.to_json(), indent=1).encode())
+
+
+def change(data: Path, how: Callable[[Users], Users]) -> None:
+    """Change the users of a data directory; two changes at once follow each other."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = os.open(data, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        how(Users.load(data)).save(data)
+    finally:
+        os.close(directory)
 
 
 class UsersFile:

@@ -1,0 +1,43 @@
+"""`spinney cloud acl mosquitto`: who may do what, as files for a mosquitto of your own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from .acl import MQTT_USER, mosquitto_acl, mosquitto_passwords
+from .configuration import ConfigurationError
+from .data_dir import DataDirError, read_secrets, write_whole
+from .data_option import add_data_options, configuration_of
+from .users import Users, UsersError, hashes
+
+EPILOG = f"""\
+It writes two files, readable by their owner only: spinney.acl and spinney.passwords (hashes, no passwords). Name them
+in mosquitto.conf as acl_file and password_file (`spinney cloud conf mosquitto` prints the rest), and run this again
+when users have changed; mosquitto reads them anew on SIGHUP. Spinney itself connects as {MQTT_USER}."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command; exit code 0 done, 1 refused."""
+    parser = argparse.ArgumentParser(
+        prog="spinney cloud acl",
+        description="Write the access rules of all users for an MQTT server of your own.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("server", choices=["mosquitto"])
+    parser.add_argument("--to", type=Path, default=Path(), metavar="FOLDER", help="where to write (default: here)")
+    add_data_options(parser)
+    options = parser.parse_args(arguments)
+    try:
+        data = configuration_of(options).settings.data
+        users = Users.load(data)
+        core_hash = hashes(read_secrets(data).mqtt_password)[1]
+        write_whole(options.to / "spinney.acl", mosquitto_acl(users).encode())
+        write_whole(options.to / "spinney.passwords", mosquitto_passwords(users, core_hash).encode())
+    except (UsersError, ConfigurationError, DataDirError, OSError) as error:
+        print(f"spinney cloud acl: {error}", file=sys.stderr)
+        return 1
+    print(f"wrote spinney.acl and spinney.passwords for {len(users)} users to {options.to.absolute()}")
+    return 0
