@@ -19,16 +19,22 @@ from .mask_index import MaskIndex, slots
 class _Node:
     """A filter in its slot; parent and children are used by the forest only."""
 
-    __slots__ = ("bounds", "children", "filter", "id", "matches", "parent", "slot")
+    __slots__ = ("_test", "bounds", "children", "filter", "id", "parent", "slot")
 
     def __init__(self, id: str, condition: Filter) -> None:
         self.id = id
         self.filter = condition
-        self.matches: Callable[[Mapping[str, Any]], bool] = compile_filter(condition)
+        self._test: Callable[[Mapping[str, Any]], bool] | None = None
         self.bounds: Bounds = bounds(condition)
         self.slot = -1
         self.parent: _Node | None = None
         self.children: dict[str, _Node] = {}
+
+    def matches(self, publication: Mapping[str, Any]) -> bool:
+        """Whether the publication matches. Compiled when first asked: a filter that is no root may never be."""
+        if self._test is None:
+            self._test = compile_filter(self.filter)
+        return self._test(publication)
 
 
 class FilterList:

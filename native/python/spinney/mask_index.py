@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .bounds import AnyValue, Bound, Bounds, Values
 from .boxes import Range
@@ -19,6 +19,15 @@ STRETCHES = 64
 
 _FIRST_CUT = 8
 """So many bounds are collected before the values are cut for the first time."""
+
+
+class Possible(NamedTuple):
+    """What an attribute of publications to come can be, at most."""
+
+    numbers: Range | None
+    """Between which; None for no number at all."""
+    values: frozenset[str | bool] | None
+    """Which strings and booleans; None for any."""
 
 
 def slots(mask: int) -> Iterator[int]:
@@ -38,6 +47,8 @@ class _Column:
         self._ranges: dict[int, Range] = {}
         self._undemanding = 0
         """Slots that any value will do for."""
+        self._choosy = 0
+        """Slots that need one of some values."""
         self._values: dict[object, int] = {}
         self._edges: list[float] = []
         self._low_at_most: list[int] = [0]
@@ -53,6 +64,7 @@ class _Column:
             self._undemanding |= bit
             return
         if isinstance(bound, Values):
+            self._choosy |= bit
             for value in bound.values:
                 self._values[_key(value)] = self._values.get(_key(value), 0) | bit
             return
@@ -72,6 +84,7 @@ class _Column:
             self._undemanding &= ~bit
             return
         if isinstance(bound, Values):
+            self._choosy &= ~bit
             for value in bound.values:
                 self._values[_key(value)] &= ~bit
                 if not self._values[_key(value)]:
@@ -134,6 +147,18 @@ class _Column:
         too_low = self._low_at_most[low - 1] if low else 0
         too_high = self._high_at_least[high + 1] if high < len(self._edges) else 0
         return self.constrained & ~(too_low | too_high)
+
+    def meeting(self, possible: Possible) -> int:
+        """Constrained slots whose bound some possible value may hold."""
+        mask = self._undemanding
+        if possible.numbers is not None:
+            low, high = self._stretch(possible.numbers.low), self._stretch(possible.numbers.high)
+            mask |= self._low_at_most[high] & self._high_at_least[low]
+        if possible.values is None:
+            return mask | self._choosy
+        for value in possible.values:
+            mask |= self._values.get(_key(value), 0)
+        return mask
 
 
 def _key(value: object) -> object:
@@ -212,4 +237,12 @@ class MaskIndex:
         for name, bound in bounds.items():
             column = self._columns.get(name)
             mask &= column.within(bound) if column else 0
+        return mask
+
+    def meeting(self, possible: Mapping[str, Possible]) -> int:
+        """The slots that a publication may match which has none but these attributes, each with a possible value."""
+        mask = self.live
+        for name, column in self._columns.items():
+            found = possible.get(name)
+            mask &= ~column.constrained if found is None else ~column.constrained | column.meeting(found)
         return mask
