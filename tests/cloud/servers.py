@@ -139,7 +139,7 @@ max_payload: 4MB
 max_pending: 64MB
 jetstream {{
   store_dir: "{folder}/store"
-  max_file_store: 4GB
+  max_file_store: 64GB
   limits {{ default_max_consumers: 100000 }}
   {jetstream}
 }}
