@@ -1,0 +1,220 @@
+"""Who asks, and what their role lets them do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, Counter
+from starlette.requests import HTTPConnection
+
+from ..names import DEFAULT_TENANT
+from .errors import Problem, unavailable
+
+_log = logging.getLogger(__name__)
+
+ANONYMOUS = "anonymous"
+
+PASSWORD_SECONDS = 60.0
+"""A password that was right is not hashed again for so long, unless the users change."""
+MAX_PASSWORDS = 10_000
+"""So many are remembered, as keyed digests."""
+MAX_HASHING = 2
+"""Passwords are made to be slow: so many are hashed at once, in threads..."""
+MAX_WAITING = 64
+"""...and so many wait."""
+
+
+class Right(StrEnum):
+    """What one may be allowed to do."""
+
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+    LOOK = "look"
+    OPERATE = "operate"
+
+
+RIGHTS = {
+    "publisher": {Right.PUBLISH, Right.LOOK},
+    "mobile broker": {Right.PUBLISH, Right.LOOK},
+    "subscriber": {Right.SUBSCRIBE, Right.LOOK},
+    "operator": set(Right),
+}
+
+
+class User(Protocol):
+    """Somebody who may come in."""
+
+    @property
+    def name(self) -> str:
+        """The client, the owner."""
+
+    @property
+    def role(self) -> str:
+        """One of RIGHTS."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose they see."""
+
+
+class Users(Protocol):
+    """Who may come in, as it stands now."""
+
+    def authenticate(self, name: str, password: str) -> User | None:
+        """The user, if the password is theirs. Slow on purpose."""
+
+    def authenticate_token(self, token: str) -> User | None:
+        """The user whose token it is."""
+
+    def __len__(self) -> int:
+        """How many there are. None: everybody on loopback may do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks."""
+
+    name: str
+    role: str
+    tenant: str
+
+    def may(self, right: Right) -> bool:
+        """Whether the role lets them."""
+        return right in RIGHTS.get(self.role, ())
+
+
+NOBODY_ELSE = Caller(ANONYMOUS, "operator", DEFAULT_TENANT)
+"""Where there are no users, all that come over loopback are this one."""
+
+
+class Door:
+    """Lets callers in, by token, by password, or over loopback where there are no users."""
+
+    def __init__(self, users: Callable[[], Users | None], anonymous: str, registry: CollectorRegistry) -> None:
+        self._users = users
+        self._anonymous = anonymous
+        self._key = secrets.token_bytes(32)
+        self._known: OrderedDict[bytes, tuple[float, Users, Caller]] = OrderedDict()
+        self._hashing = asyncio.Semaphore(MAX_HASHING)
+        self._waiting = 0
+        self._refused = Counter(
+            "spinney_http_auth_refused", "Callers not let in, by reason.", ["reason"], registry=registry
+        )
+
+    async def caller(self, connection: HTTPConnection) -> Caller:
+        """Who asks; a Problem for whom is not let in."""
+        users = self._read_users()
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        if users is None or not len(users):
+            return self._nobody_else(connection)
+        caller: Caller | None
+        match scheme.lower():
+            case "bearer":
+                found = users.authenticate_token(given.strip())
+                caller = None if found is None else Caller(found.name, found.role, found.tenant)
+            case "basic":
+                caller = await self._by_password(users, given.strip())
+            case _:
+                raise self._stranger("none", "say who you are: a bearer token, or name and password")
+        if caller is None:
+            raise self._stranger("wrong", "no such user, or another password or token")
+        return caller
+
+    def _read_users(self) -> Users | None:
+        try:
+            return self._users()
+        except ValueError as error:
+            _log.error("nobody is let in: %s", error)
+            raise unavailable("the users cannot be read; the log says why") from None
+
+    def _stranger(self, reason: str, detail: str) -> Problem:
+        self._refused.labels(reason).inc()
+        return Problem(401, detail, headers={"WWW-Authenticate": 'Basic realm="spinney", Bearer realm="spinney"'})
+
+    def _nobody_else(self, connection: HTTPConnection) -> Caller:
+        """Only from this machine, and from no page that another machine's site has put into a browser here."""
+        host = connection.client.host if connection.client else ""
+        if self._anonymous == "never" or not is_loopback(host):
+            raise self._stranger("anonymous", "there are no users yet: only this machine's own programs are let in")
+        name = connection.headers.get("host", "")
+        origin = connection.headers.get("origin")
+        own = f"{connection.scope.get('scheme', 'http')}://{name}"
+        if not is_loopback(_host_of(name)) or origin not in (None, own):
+            self._refused.labels("page").inc()
+            raise Problem(403, "a page of another site is not let in")
+        return NOBODY_ELSE
+
+    async def _by_password(self, users: Users, given: str) -> Caller | None:
+        try:
+            name, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        if not colon:
+            return None
+        digest = blake2b(f"{name}:{password}".encode(), key=self._key, digest_size=16).digest()
+        known = self._known.get(digest)
+        if known and known[0] > time.monotonic() and known[1] is users:
+            return known[2]
+        found = await self._hash(users, name, password)
+        if found is None:
+            return None
+        caller = Caller(found.name, found.role, found.tenant)
+        self._known[digest] = (time.monotonic() + PASSWORD_SECONDS, users, caller)
+        while len(self._known) > MAX_PASSWORDS:
+            self._known.popitem(last=False)
+        return caller
+
+    async def _hash(self, users: Users, name: str, password: str) -> User | None:
+        if self._waiting >= MAX_WAITING:
+            self._refused.labels("busy").inc()
+            raise unavailable("too many passwords are being checked")
+        self._waiting += 1
+        try:
+            async with self._hashing:
+                return await asyncio.to_thread(users.authenticate, name, password)
+        finally:
+            self._waiting -= 1
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this names or addresses the machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+def _host_of(name: str) -> str:
+    """A Host header without its port."""
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.rpartition(":")[0] if name.count(":") == 1 else name
+
+
+def needs(right: Right) -> Callable[[HTTPConnection], Coroutine[Any, Any, Caller]]:
+    """A dependency: the caller, who must have the right."""
+
+    async def caller(connection: HTTPConnection) -> Caller:
+        door: Door = connection.app.state.api.door
+        who = await door.caller(connection)
+        if not who.may(right):
+            raise Problem(403, f"the role {who.role} may not {right}")
+        return who
+
+    return caller

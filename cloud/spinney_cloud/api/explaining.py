@@ -1,0 +1,73 @@
+"""Why a subscription is fed a publication or not: the core's own explanation of each of its filters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spinney import Explanation, Filter, StateSubscription, TopKSubscription, feed
+from spinney.evaluate import value
+from spinney.publication import attribute
+from spinney.subscription_json import AnySubscription
+
+MAX_SECONDS = 5.0
+MAX_CHARACTERS = 4 * 1024 * 1024
+"""Of all explanations of one request together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """All results, and why there are no more of them."""
+
+    results: list[dict[str, Any]]
+    cut: str | None
+
+
+def explain_all(subscription: AnySubscription, publications: Iterable[Mapping[str, Any]]) -> Explained:
+    """One result for each publication, in order, within bounds of time and size."""
+    filters = _filters(subscription)
+    deadline = time.monotonic() + MAX_SECONDS
+    results: list[dict[str, Any]] = []
+    characters = 0
+    for publication in publications:
+        result = _explain(subscription, filters, publication)
+        results.append(result)
+        characters += len(result["text"]) * (1 + len(filters))
+        if characters > MAX_CHARACTERS:
+            return Explained(results, "size")
+        if time.monotonic() > deadline:
+            return Explained(results, "time")
+    return Explained(results, None)
+
+
+def _filters(subscription: AnySubscription) -> dict[str, Filter]:
+    """The feed, and the filters of which the subscription is made, by the words of its text."""
+    named: dict[str, Filter | None] = {"feed": feed(subscription)}
+    match subscription:
+        case StateSubscription(enter=enter, exit=exit, only=only):
+            named |= {"for": only, "when": enter, "until": exit}
+        case TopKSubscription(where=where):
+            named |= {"where": where}
+    return {name: condition for name, condition in named.items() if condition is not None}
+
+
+def _explain(
+    subscription: AnySubscription, filters: Mapping[str, Filter], publication: Mapping[str, Any]
+) -> dict[str, Any]:
+    parts: dict[str, Explanation] = {name: condition.explain(publication) for name, condition in filters.items()}
+    whole = parts["feed"]
+    result: dict[str, Any] = {
+        "publication": dict(publication),
+        "verdict": whole.verdict,
+        "text": str(whole),
+        "reasons": [str(reason) for reason in whole.reasons()],
+        "parts": {name: part.to_json() for name, part in parts.items()},
+    }
+    if isinstance(subscription, StateSubscription | TopKSubscription) and subscription.each is not None:
+        result["each"] = attribute(publication, subscription.each)
+    if isinstance(subscription, TopKSubscription):
+        score = value(subscription.score, publication)
+        result["score"] = score if isinstance(score, float) else None
+    return result

@@ -1,0 +1,75 @@
+"""The log read back: its last publications, and the range from an instant on. For people; readers follow the log."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from ..names import LOG, log_subject
+from ..nats_log import Message, NatsLog, read_range
+from ..records import Publications, RecordError, decode
+
+FIRST_STEP = 64
+LAST_STEP = 8_192
+MAX_RECORDS = 200_000
+"""So far back a search for the last publications goes, at most..."""
+MAX_SECONDS = 5.0
+"""...and so long."""
+
+
+async def last_publications(log: NatsLog, tenant: str, count: int) -> tuple[list[dict[str, Any]], bool]:
+    """The tenant's newest publications, newest first, and whether the search was cut before there were enough."""
+    state = await log.state(LOG)
+    deadline = time.monotonic() + MAX_SECONDS
+    found: list[dict[str, Any]] = []
+    end, step = state.last, FIRST_STEP
+    floor = max(state.first, state.last - MAX_RECORDS + 1)
+    while end >= floor and len(found) < count and time.monotonic() < deadline:
+        start = max(floor, end - step + 1)
+        rows = await _last_rows(log, tenant, start, end, count - len(found))
+        found.extend(reversed(rows))
+        end, step = start - 1, min(2 * step, LAST_STEP)
+    return found, len(found) < count and end >= state.first
+
+
+async def _last_rows(log: NatsLog, tenant: str, first: int, last: int, count: int) -> deque[dict[str, Any]]:
+    rows: deque[dict[str, Any]] = deque(maxlen=count)
+    async for messages in read_range(log, LOG, first, last, filter_subject=log_subject("publications", tenant)):
+        for message in messages:
+            rows.extend(rows_of(message))
+    return rows
+
+
+def rows_of(message: Message) -> list[dict[str, Any]]:
+    """The publications of a record; none of what cannot be read."""
+    try:
+        record = decode(message.data)
+    except RecordError:
+        return []
+    return orjson.loads(record.rows) if isinstance(record, Publications) else []
+
+
+async def first_since(log: NatsLog, instant: float) -> tuple[int, int]:
+    """The sequences of the first record that is not older, and of the last one: an empty range if there is none."""
+    state = await log.state(LOG)
+    low, high = state.first, state.last + 1
+    while low < high:
+        middle = (low + high) // 2
+        message = await _at_or_after(log, middle, state.last)
+        if message is None or message.time >= instant:
+            high = middle
+        else:
+            low = message.sequence + 1
+    return low, state.last
+
+
+async def _at_or_after(log: NatsLog, first: int, last: int) -> Message | None:
+    found: AsyncIterator[list[Message]] = read_range(log, LOG, first, min(first, last))
+    async for messages in found:
+        for message in messages:
+            return message
+    return None

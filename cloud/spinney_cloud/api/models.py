@@ -1,0 +1,245 @@
+"""What goes in and out of the API, as OpenAPI tells it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_TEXT = 256 * 1024
+"""Characters of a subscription's text."""
+MAX_LABELS = 64
+MAX_LABEL = 256
+"""Characters of a label's name or value."""
+MAX_PAGE = 1_000
+MAX_LAST = 1_000
+"""Publications of the log that one request explains."""
+MAX_RADIUS_METERS = 20_100_000.0
+"""Half of the way around the world."""
+
+DURATION = r"^[1-9][0-9]{0,6}(ms|s|m|min|h|d|w)$"
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["air"])]
+Sid = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="The subscription's id")]
+Owner = Annotated[
+    str | None,
+    Query(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="For operators: whose; else one's own"),
+]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="At most so many on a page")]
+After = Annotated[str | None, Query(max_length=512, description="`next` of the page before")]
+Duration = Annotated[str, Field(pattern=DURATION, max_length=12, examples=["1h"])]
+Value = float | str | bool | None
+Publication = Annotated[
+    dict[str, Any],
+    Field(description="One reading: a flat object of attributes", examples=[{"NO2": 57, "room": "kit"}]),
+]
+SubscriptionSource = Annotated[
+    Annotated[str, Field(max_length=MAX_TEXT)] | dict[str, Any],
+    Field(description="A subscription as text, or in its JSON form", examples=["NO2 > 40"]),
+]
+Label = Annotated[str, Field(max_length=MAX_LABEL)]
+Labels = Annotated[dict[Label, Label], Field(max_length=MAX_LABELS)]
+Instant = Annotated[float, Field(ge=0, le=1e11, description="Epoch seconds")]
+
+
+class Given(BaseModel):
+    """What a client sends. What is misspelt is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+# ---- Publications
+
+
+class Intake(BaseModel):
+    """What became of the publications of one request."""
+
+    ids: list[str] = Field(description="Of those that are stored, in their order")
+    stored: dict[str, tuple[int, int]] = Field(description="For each source, boot and number of the last")
+    refused: list[dict[str, Any]] = Field(description="`row` and `reason` of those that are not")
+    batch: Any = None
+
+
+# ---- Subscriptions
+
+
+class SubscriptionBody(Given):
+    """A subscription, and how it is kept and delivered."""
+
+    subscription: SubscriptionSource
+    enabled: bool = True
+    expires: Instant | None = Field(default=None, description="Epoch seconds when it ends; null: never")
+    labels: Labels = {}
+    options: dict[str, Any] = Field(default={}, description="Delivery: max_per, digest, queue, drop, density")
+
+
+class NewSubscription(SubscriptionBody):
+    """A subscription to be made."""
+
+    sid: Name | None = Field(default=None, description="Its id; one is made up where there is none")
+
+
+class SubscriptionView(BaseModel):
+    """A subscription as it stands."""
+
+    sid: str
+    owner: str
+    subscription: str | dict[str, Any]
+    kind: Literal["content", "state", "top-k"]
+    normal: str = Field(description="The form that all ways to write the same have in common")
+    cost: Literal["indexed", "scanned"] = Field(description="Whether the matcher's index finds it")
+    start: int = Field(description="Of the log: matching began here")
+    created: float
+    enabled: bool
+    expires: float | None
+    labels: dict[str, str]
+    options: dict[str, Any]
+
+
+class SubscriptionPage(BaseModel):
+    """Some of the subscriptions."""
+
+    subscriptions: list[SubscriptionView]
+    next: str | None = Field(description="For `after`; null on the last page")
+
+
+class DeliveryStatus(BaseModel):
+    """How notifications go out for one subscription."""
+
+    model_config = ConfigDict(extra="allow")
+
+    sid: str
+    owner: str
+    queued: int = 0
+    dropped: dict[str, int] = Field(default={}, description="Notifications dropped, by reason")
+    last_failure: dict[str, Any] | None = None
+    last_delivered: dict[str, Any] | None = None
+
+
+# ---- Explanations
+
+
+class ExplainBody(Given):
+    """A subscription, and what to judge by it: a publication, or the last of the log."""
+
+    subscription: SubscriptionSource
+    publication: Publication | None = None
+    last: Annotated[int, Field(ge=1, le=MAX_LAST)] | None = None
+
+
+class Part(BaseModel):
+    """One part of a filter with its verdict (null: unknown), what it read, and the parts below it."""
+
+    text: str
+    verdict: bool | None
+    values: dict[str, Any]
+    parts: list[Part] | None = None
+
+
+class Explained(BaseModel):
+    """One publication's verdict."""
+
+    publication: dict[str, Any]
+    verdict: bool | None = Field(description="Whether the subscription is fed it; only true is")
+    text: str = Field(description="The whole explanation, for people")
+    reasons: list[str] = Field(description="The smallest parts that made the verdict")
+    parts: dict[str, Part] = Field(description="`feed`, and for state `for`, `when`, `until`; for top-k `where`")
+    each: Any = Field(default=None, description="The value of EACH's attribute")
+    score: float | None = Field(default=None, description="For top-k")
+
+
+class Explanations(BaseModel):
+    """All verdicts, the newest publication first."""
+
+    kind: Literal["content", "state", "top-k"]
+    normal: str
+    cost: Literal["indexed", "scanned"]
+    results: list[Explained]
+    cut: Literal["time", "size", "range"] | None = Field(
+        default=None, description="Why there are fewer than asked for: out of time, of room, or the log is too sparse"
+    )
+
+
+class DryRun(BaseModel):
+    """What a subscription would have delivered."""
+
+    kind: Literal["content", "state", "top-k"]
+    normal: str
+    cost: Literal["indexed", "scanned"]
+    since: float | None = Field(description="The log's time of the first record that was replayed")
+    until: float | None
+    readings: int = Field(description="Publications that were replayed")
+    count: int = Field(description="Notifications there would have been")
+    notifications: list[dict[str, Any]] = Field(description="The first of them")
+    cut: list[Literal["time", "rows", "memory", "notifications"]] = Field(description="Which bounds ended it early")
+
+
+# ---- Discovery
+
+
+class Page(BaseModel):
+    """Some of what was asked for."""
+
+    next: str | None = Field(description="For `after`; null on the last page")
+
+
+class Found(BaseModel):
+    """One of them. What it says beyond this is as it was announced."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Sources(Page):
+    """Announced sources."""
+
+    sources: list[Found]
+
+
+class Brokers(Page):
+    """Mobile brokers."""
+
+    brokers: list[Found]
+
+
+class Activations(Page):
+    """What is active."""
+
+    activations: list[Found]
+
+
+# ---- Operators
+
+
+class DeadLetter(BaseModel):
+    """What was refused or could not be delivered."""
+
+    sequence: int
+    time: float
+    stage: str
+    client: str
+    letter: dict[str, Any] = Field(description="The reason, and what is kept of it")
+
+
+class DeadLetters(BaseModel):
+    """Some of them, the newest first."""
+
+    letters: list[DeadLetter]
+    next: int | None = Field(description="For `before`; null when there are no older ones")
+
+
+class ProcessHealth(BaseModel):
+    """One process."""
+
+    model_config = ConfigDict(extra="allow")
+
+    ready: bool
+    why: str | None = None
+
+
+class Health(BaseModel):
+    """Whether all processes do their work."""
+
+    ready: bool
+    why: list[str]
+    processes: dict[str, ProcessHealth]

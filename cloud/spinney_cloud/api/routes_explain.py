@@ -1,0 +1,66 @@
+"""POST /v1/explain: why publications match a subscription or not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from spinney import PublicationError, SyntaxError
+from spinney.publication import read
+from spinney.subscription_json import AnySubscription
+
+from ..subscription_request import read_request
+from ..subscriptions import Form, form_of
+from .auth import Caller, Right, needs
+from .bodies import JsonRoute
+from .context import Api, api_of, reply
+from .errors import Problem, bad_subscription, problems
+from .explaining import explain_all
+from .log_tail import last_publications
+from .models import ExplainBody, Explanations
+
+router = APIRouter(tags=["subscriptions"], route_class=JsonRoute)
+
+
+@router.post("/explain", response_model=Explanations, responses=problems(400, 413, 415, 422, 429))
+async def explain(
+    body: ExplainBody, caller: Annotated[Caller, Depends(needs(Right.SUBSCRIBE))], api: Annotated[Api, Depends(api_of)]
+) -> Response:
+    """Judges a publication, or the last ones of the log, by a subscription, and says why."""
+    if (body.publication is None) == (body.last is None):
+        raise Problem(422, "body: expected either `publication` or `last`")
+    async with api.slow_work.turn():
+        subscription, form = await asyncio.to_thread(read_subscription, body.subscription)
+        publications, short = await _publications(api, caller.tenant, body)
+        explained = await asyncio.to_thread(explain_all, subscription, publications)
+    return reply(
+        {
+            "kind": form.kind,
+            "normal": form.normal,
+            "cost": form.cost,
+            "results": explained.results,
+            "cut": explained.cut or ("range" if short else None),
+        }
+    )
+
+
+def read_subscription(source: str | dict[str, Any]) -> tuple[AnySubscription, Form]:
+    """What it says and what follows from it; a Problem with line and column where it cannot be read."""
+    names = source if isinstance(source, dict) else {}
+    try:
+        subscription = read_request(source, owner=names.get("owner", ""), sid=names.get("id", "")).subscription
+        return subscription, form_of(subscription)
+    except SyntaxError as error:
+        raise bad_subscription(error) from None
+
+
+async def _publications(api: Api, tenant: str, body: ExplainBody) -> tuple[list[dict[str, Any]], bool]:
+    if body.last is not None:
+        return await last_publications(api.log, tenant, body.last)
+    try:
+        return [dict(read(body.publication))], False
+    except PublicationError as error:
+        raise Problem(422, f"body.publication: {error}") from None

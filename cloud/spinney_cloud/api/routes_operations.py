@@ -1,0 +1,98 @@
+"""What operators and their machines look at: /metrics, /healthz, /readyz, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Request
+from prometheus_client import generate_latest
+from starlette.responses import PlainTextResponse, Response
+
+from ..log_errors import LogError
+from ..nats_log import NatsLog
+from .auth import Caller, Right, needs
+from .context import Api, api_of, reply
+from .errors import Problem, problems
+from .models import Health
+
+router = APIRouter(tags=["operations"])
+Context = Annotated[Api, Depends(api_of)]
+
+PROCESSES = ("gateway", "matcher", "coordinator", "delivery", "http")
+ASK_SECONDS = 2.0
+"""A process that has not answered by then is shown as down."""
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_UP = "# HELP spinney_up Whether the process answers.\n# TYPE spinney_up gauge\n"
+
+
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={
+        200: {"content": {"text/plain": {}}, "description": "Prometheus' text format"},
+        **problems(401, 403, 503),
+    },
+)
+async def metrics(_: Annotated[Caller, Depends(needs(Right.OPERATE))], api: Context) -> Response:
+    """The metrics of all processes."""
+    answers = await _ask_all(api, "metrics")
+    up = "".join(f'spinney_up{{process="{name}"}} {int(text is not None)}\n' for name, text in answers.items())
+    texts = [text.decode() for text in answers.values() if text is not None]
+    return Response("".join([*texts, _UP, up]), media_type=METRICS_TYPE)
+
+
+@router.get("/healthz", response_model=dict[str, bool])
+async def healthz() -> Response:
+    """This process lives."""
+    return reply({"alive": True})
+
+
+@router.get(
+    "/readyz", response_model=Health, responses={503: {"model": Health, "description": "Somebody is not ready"}}
+)
+async def readyz(request: Request, api: Context) -> Response:
+    """Whether all processes do their work; if not, who does not, and why. Operators see all that they tell."""
+    health = _health(await _ask_all(api, "health"))
+    if not await _is_operator(request, api):
+        shown = {name: {key: told.get(key) for key in ("ready", "why")} for name, told in health["processes"].items()}
+        health["processes"] = shown
+    return reply(health, 200 if health["ready"] else 503)
+
+
+async def _is_operator(request: Request, api: Api) -> bool:
+    try:
+        return (await api.door.caller(request)).may(Right.OPERATE)
+    except Problem:
+        return False
+
+
+def _health(answers: dict[str, bytes | None]) -> dict[str, Any]:
+    processes = {name: _told(data) for name, data in answers.items()}
+    late = [f"{name}: {told.get('why') or 'not ready'}" for name, told in processes.items() if not told["ready"]]
+    return {"ready": not late, "why": late, "processes": processes}
+
+
+def _told(data: bytes | None) -> dict[str, Any]:
+    if data is None:
+        return {"ready": False, "why": "does not answer"}
+    told = orjson.loads(data)
+    return {**told, "ready": bool(told.get("ready"))}
+
+
+async def _ask_all(api: Api, what: str) -> dict[str, bytes | None]:
+    """Each process' answer; None where there is none. This process answers without being asked over the wire."""
+    own = generate_latest(api.service.metrics) if what == "metrics" else orjson.dumps(api.service.health())
+    others = [name for name in PROCESSES if name != api.service.name]
+    answers = await asyncio.gather(*(_ask(api.log, name, what) for name in others))
+    found: dict[str, bytes | None] = dict(zip(others, answers, strict=True))
+    return {name: own if name == api.service.name else found[name] for name in PROCESSES}
+
+
+async def _ask(log: NatsLog, process: str, what: str) -> bytes | None:
+    try:
+        return await log.ask(process, what, timeout_seconds=ASK_SECONDS)
+    except LogError:
+        return None

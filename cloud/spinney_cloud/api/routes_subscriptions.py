@@ -1,0 +1,165 @@
+"""/v1/subscriptions: what subscribers want to be told. The coordinator keeps them; here they are asked for."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from .asks import ask
+from .auth import Caller, Right, needs
+from .bodies import JsonRoute
+from .context import Api, api_of, owner_of, reply
+from .dry_run import dry_run
+from .errors import Problem, problems
+from .models import (
+    After,
+    DeliveryStatus,
+    DryRun,
+    Duration,
+    Label,
+    Limit,
+    NewSubscription,
+    Owner,
+    Sid,
+    SubscriptionBody,
+    SubscriptionPage,
+    SubscriptionView,
+)
+
+router = APIRouter(tags=["subscriptions"], route_class=JsonRoute)
+Asking = Annotated[Caller, Depends(needs(Right.SUBSCRIBE))]
+Context = Annotated[Api, Depends(api_of)]
+_BODY = problems(400, 413, 415, 422)
+MAX_LABEL_QUERIES = 16
+
+_VIEW = tuple(SubscriptionView.model_fields)
+
+
+def view(kept: dict[str, Any]) -> dict[str, Any]:
+    """A subscription as the API shows it, from what the coordinator keeps."""
+    return {"subscription": kept["source"], **{name: kept[name] for name in _VIEW if name != "subscription"}}
+
+
+@router.post(
+    "/subscriptions",
+    status_code=201,
+    response_model=SubscriptionView,
+    responses={
+        200: {"model": DryRun, "description": "With `dry_run`: what it would have delivered"},
+        **_BODY,
+        **problems(409, 429),
+    },
+)
+async def create(
+    body: NewSubscription,
+    caller: Asking,
+    api: Context,
+    owner: Owner = None,
+    dry_run_: Annotated[bool, Query(alias="dry_run", description="Only say what it would have delivered")] = False,
+    last: Annotated[Duration, Query(description="For `dry_run`: from so long ago")] = "1h",
+) -> Response:
+    """Makes a subscription, or says what it would have delivered."""
+    owner = owner_of(caller, owner)
+    sid = body.sid or secrets.token_hex(8)
+    if dry_run_:
+        return reply(await dry_run(api, caller.tenant, owner, sid, body.subscription, last))
+    kept = await _put(api, caller, owner, sid, body, create=True)
+    return reply(view(kept), 201, {"Location": f"/v1/subscriptions/{sid}"})
+
+
+@router.get("/subscriptions", response_model=SubscriptionPage, responses=problems(422))
+async def listed(
+    caller: Asking,
+    api: Context,
+    owner: Owner = None,
+    all_owners: Annotated[bool, Query(description="For operators: everybody's of the tenant")] = False,
+    label: Annotated[
+        list[Annotated[str, Query(max_length=513)]],
+        Query(description="`name:value`, all of which it must have", max_length=MAX_LABEL_QUERIES),
+    ] = [],  # noqa: B006 - FastAPI copies it
+    limit: Limit = 100,
+    after: After = None,
+) -> Response:
+    """One's subscriptions, page by page."""
+    if all_owners and not caller.may(Right.OPERATE):
+        raise Problem(403, "only operators may see everybody's")
+    answer = await ask(
+        api.log,
+        "coordinator",
+        "list",
+        tenant=caller.tenant,
+        owner=None if all_owners else owner_of(caller, owner),
+        labels=dict(_label(each) for each in label),
+        limit=limit,
+        after=after,
+    )
+    return reply({"subscriptions": [view(kept) for kept in answer["subscriptions"]], "next": answer.get("next")})
+
+
+def _label(text: str) -> tuple[Label, Label]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise Problem(422, f"label: expected `name:value`, found {text!r:.60}")
+    return name, value
+
+
+@router.get("/subscriptions/{sid}", response_model=SubscriptionView, responses=problems(404, 422))
+async def one(sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Response:
+    """A subscription as it stands."""
+    return await _asked(api, "get", caller, owner_of(caller, owner), sid)
+
+
+@router.put(
+    "/subscriptions/{sid}",
+    response_model=SubscriptionView,
+    responses={201: {"model": SubscriptionView, "description": "There was none of that id"}, **_BODY, **problems(429)},
+)
+async def put(body: SubscriptionBody, sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Response:
+    """Makes or changes a subscription. One that means the same as before goes on with its state."""
+    kept = await _put(api, caller, owner_of(caller, owner), sid, body, create=False)
+    return reply(view(kept))
+
+
+async def _put(
+    api: Api, caller: Caller, owner: str, sid: str, body: SubscriptionBody, *, create: bool
+) -> dict[str, Any]:
+    given = body.model_dump(exclude={"sid"}, exclude_unset=True)  # what is not given may stand in the subscription
+    question = {"tenant": caller.tenant, "owner": owner, "sid": sid, "create": create, **given}
+    kept: dict[str, Any] = (await ask(api.log, "coordinator", "put", **question))["subscription"]
+    return kept
+
+
+@router.delete("/subscriptions/{sid}", status_code=204, responses=problems(404, 422))
+async def delete(sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Response:
+    """Ends a subscription."""
+    await ask(api.log, "coordinator", "delete", tenant=caller.tenant, owner=owner_of(caller, owner), sid=sid)
+    return Response(status_code=204)
+
+
+@router.post("/subscriptions/{sid}/enable", response_model=SubscriptionView, responses=problems(404, 422))
+async def enable(sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Response:
+    """Lets it match again; state and top-k start empty."""
+    return await _asked(api, "enable", caller, owner_of(caller, owner), sid)
+
+
+@router.post("/subscriptions/{sid}/disable", response_model=SubscriptionView, responses=problems(404, 422))
+async def disable(sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Response:
+    """Keeps it without matching it."""
+    return await _asked(api, "disable", caller, owner_of(caller, owner), sid)
+
+
+async def _asked(api: Api, what: str, caller: Caller, owner: str, sid: str) -> Response:
+    answer = await ask(api.log, "coordinator", what, tenant=caller.tenant, owner=owner, sid=sid)
+    return reply(view(answer["subscription"]))
+
+
+@router.get("/subscriptions/{sid}/delivery", response_model=DeliveryStatus, responses=problems(404, 422))
+async def delivery(sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Response:
+    """What waits for its subscriber, what was dropped, and what failed last."""
+    who = {"tenant": caller.tenant, "owner": owner_of(caller, owner), "sid": sid}
+    await ask(api.log, "coordinator", "get", **who)  # 404 for what is not there
+    answer = await ask(api.log, "delivery", "status", **who)
+    return reply({"owner": who["owner"], "sid": sid, **{name: answer[name] for name in answer if name != "ok"}})
