@@ -27,6 +27,8 @@ CONFIG_VARIABLE = f"{PREFIX}CONFIG"
 MISSING = object()
 """The value of a flag that was given without one."""
 
+_TIMES = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 _SHORT = {"nats.url": "--nats", "mqtt.url": "--mqtt", "logging.format": "--log", "logging.level": "--log-level"}
 
 RELOADABLE = frozenset(
@@ -87,6 +89,18 @@ class Key(NamedTuple):
         """What may stand there, for people."""
         return _expected(self.kind)
 
+    def shown(self, value: Any) -> str:
+        """A value of it, as it may stand in the file."""
+        if value is None:
+            return "none"
+        if isinstance(value, bool):
+            return str(value).lower()
+        for kind, units in ((model.Seconds, _TIMES), (model.Bytes, _SIZES)):
+            if self.kind == kind:
+                unit = next((unit for unit, factor in units.items() if value >= factor and value % factor == 0), None)
+                return f'"{value / units[unit]:g}{unit}"' if unit else f"{value:g}"
+        return str(value) if isinstance(value, int | float) else f'"{value}"'
+
 
 class Given(NamedTuple):
     """A value, and where it was given."""
@@ -108,7 +122,7 @@ class Configuration:
     def lines(self) -> Iterator[str]:
         """Every key with its value and source. There are no secrets among them: those are in files."""
         for key in KEYS.values():
-            yield f"{key.name} = {_shown(value_of(self.settings, key))}  # {self.sources.get(key.name, 'default')}"
+            yield f"{key.name} = {key.shown(value_of(self.settings, key))}  # {self.sources.get(key.name, 'default')}"
 
 
 def _keys(section: type[Section], prefix: str = "") -> Iterator[Key]:
@@ -149,12 +163,6 @@ def value_of(settings: Settings, key: Key) -> Any:
     for step in key.path:
         value = getattr(value, step)
     return value
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "none" if value is None else str(value) if isinstance(value, int | float) else f'"{value}"'
 
 
 # ---- Where values come from -------------------------------------------------------------------------------------

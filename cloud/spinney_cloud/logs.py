@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from types import TracebackType
 from typing import Any
 
 from .settings import Logging
@@ -53,7 +54,16 @@ class JsonFormatter(_Formatter):
 
 
 def set_up_logging(process: str, settings: Logging) -> None:
-    """Make the root logger write so, and nothing else."""
+    """Make the root logger write so, and nothing else; what nobody catches and Python's warnings go there, too."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter((JsonFormatter if settings.format == "json" else TextFormatter)(process))
     logging.basicConfig(handlers=[handler], level=settings.level.upper(), force=True)
+    logging.captureWarnings(True)
+    sys.excepthook = _log_uncaught
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        logging.getLogger().critical("ended by an error", exc_info=(kind, error, trace))

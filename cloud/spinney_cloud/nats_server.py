@@ -21,7 +21,7 @@ import psutil
 from .acl import nats_authorization
 from .child import Child, ChildError
 from .data_dir import DataDir, write_whole
-from .ports import is_loopback, reachable
+from .ports import at, is_loopback
 from .settings import Settings, Tls
 from .users import Users
 
@@ -79,11 +79,11 @@ def configuration(settings: Settings, data: DataDir, ports: NatsPorts, authoriza
     blocks = [
         "# Written at each start and whenever users change; edits are lost.",
         "server_name: spinney",
-        f"listen: {_address(nats.host, ports.nats)}",
+        f"listen: {_text(at(nats.host, ports.nats))}",
         f"pid_file: {_text(pid_file(data))}",
         f"max_payload: {nats.max_payload}",
         f"max_connections: {settings.limits.connections + OWN_CONNECTIONS}",
-        *_tls(nats.tls),
+        *_tls(nats.tls, ask_clients=False),
         "jetstream {",
         f"  store_dir: {_text(data.nats)}",
         f"  max_file_store: {nats.store_limit}",
@@ -95,17 +95,17 @@ def configuration(settings: Settings, data: DataDir, ports: NatsPorts, authoriza
     if ports.mqtt is not None:
         blocks += [
             "mqtt {",
-            f"  listen: {_address(mqtt.host, ports.mqtt)}",
+            f"  listen: {_text(at(mqtt.host, ports.mqtt))}",
             f'  ack_wait: "{ACK_WAIT_SECONDS}s"',
             f"  max_ack_pending: {mqtt.max_ack_pending}",
-            *_tls(mqtt.tls),
+            *_tls(mqtt.tls, ask_clients=True),
             "}",
         ]
     if ports.mqtt is not None and ports.websocket is not None:
         blocks += [
             "websocket {",
-            f"  listen: {_address(mqtt.host, ports.websocket)}",
-            *(_tls(mqtt.tls) or ["no_tls: true"]),
+            f"  listen: {_text(at(mqtt.host, ports.websocket))}",
+            *(_tls(mqtt.tls, ask_clients=True) or ["no_tls: true"]),
             "}",
         ]
     return "\n".join([*blocks, authorization])
@@ -116,17 +116,13 @@ def pid_file(data: DataDir) -> Path:
     return data.run / "nats-server.pid"
 
 
-def _tls(tls: Tls) -> list[str]:
+def _tls(tls: Tls, *, ask_clients: bool) -> list[str]:
     if tls.certificate is None:
         return []
     rows = [f"cert_file: {_text(tls.certificate)}", f"key_file: {_text(tls.key)}"]
-    if tls.ca is not None:
+    if ask_clients and tls.ca is not None:
         rows += [f"ca_file: {_text(tls.ca)}", "verify: true"]
     return ["tls {", *(f"  {row}" for row in rows), "}"]
-
-
-def _address(host: str, port: int) -> str:
-    return _text(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
 
 def _text(value: object) -> str:
@@ -203,7 +199,6 @@ class NatsServer:
         self._settings = settings
         self._data = data
         self.ports = ports
-        self.url = f"{'tls' if settings.nats.tls.certificate else 'nats'}://{self._host()}:{ports.nats}"
         self._file = data.run / "nats-server.conf"
         self._sayings = Sayings()
         self._reloaded: asyncio.Future[str | None] | None = None
@@ -211,10 +206,6 @@ class NatsServer:
         self.child = Child(
             PROGRAM, lambda: [str(program), "-c", str(self._file)], self._hear, must_start=True, own_stderr=False
         )
-
-    def _host(self) -> str:
-        host = reachable(self._settings.nats.host)
-        return f"[{host}]" if ":" in host else host
 
     async def start(self) -> None:
         """Start it and wait until it accepts connections; NatsServerError if it does not."""

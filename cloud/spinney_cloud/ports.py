@@ -44,6 +44,11 @@ def reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
+def at(host: str, port: int) -> str:
+    """`host:port`, as it stands in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def resolve(listeners: Sequence[Listener]) -> list[int]:
     """The port of each, chosen where any will do; PortsError names all that cannot be had."""
     problems: list[str] = []

@@ -2,7 +2,7 @@
 
 A process is a module `spinney_cloud.<name>` with `async def serve(service: Service) -> None`: it calls
 `service.ready()` once it does its work, goes on until `service.stopping` is set, then finishes what it has begun and
-returns. The supervisor starts it as `python -m spinney_cloud.service <name> <run file>`.
+returns. The supervisor starts it as `python -m spinney_cloud.service <name> <run file> --tethered`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -22,8 +24,12 @@ from prometheus_client import CollectorRegistry
 from .logs import set_up_logging
 from .settings import Settings
 
+logger = logging.getLogger(__name__)
+
 READY = "ready"
 """The line on stdout by which a process tells the supervisor that it does its work."""
+TETHERED = "--tethered"
+"""Our stdin ends when the supervisor does, and then we end, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ def write_run(path: Path, settings: Settings, endpoints: Endpoints) -> None:
     part.replace(path)
 
 
-async def run(service: Service, run_file: Path, serve: Callable[[Service], Any]) -> None:
+async def run(service: Service, run_file: Path, serve: Callable[[Service], Any], *, tethered: bool = False) -> None:
     """Serve until SIGTERM or SIGINT, or until the supervisor is gone."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,18 +109,28 @@ async def run(service: Service, run_file: Path, serve: Callable[[Service], Any])
             service.on_reload(service.settings)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
+    if tethered:
+        loop.add_reader(sys.stdin.fileno(), _end_with_supervisor)
     await serve(service)
 
 
+def _end_with_supervisor() -> None:
+    if not os.read(sys.stdin.fileno(), 1):
+        logger.error("the supervisor is gone")
+        os._exit(1)
+
+
 def main(arguments: list[str]) -> int:
-    """`python -m spinney_cloud.service NAME RUN_FILE`."""
+    """`python -m spinney_cloud.service NAME RUN_FILE [--tethered]`."""
     name, run_file = arguments[0], Path(arguments[1])
     settings, endpoints = read_run(run_file)
     set_up_logging(name, settings.logging)
     module = importlib.import_module(f"spinney_cloud.{name}")
-    asyncio.run(run(Service(name, settings, endpoints), run_file, module.serve))
+    service = Service(name, settings, endpoints)
+    asyncio.run(run(service, run_file, module.serve, tethered=TETHERED in arguments))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # the module that others import, not a second copy of it by the name of __main__
+    sys.exit(importlib.import_module("spinney_cloud.service").main(sys.argv[1:]))
