@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -126,9 +126,9 @@ class NatsLog:
 
     # ---- Streams and buckets -----------------------------------------------------------------------------------
 
-    async def ensure(self, settings: Settings) -> None:
-        """Make streams and buckets with our limits, where they are not so already."""
-        await streams.ensure(self.connection, settings)
+    async def ensure(self, settings: Settings, *, first: Mapping[str, int] | None = None) -> None:
+        """Make streams and buckets with our limits, where they are not so already; `first`: see streams.ensure."""
+        await streams.ensure(self.connection, settings, first)
 
     def writer(self, stream: str, *, max_pending: int = MAX_PENDING) -> Writer:
         """A pen for a stream."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from .bucket import stream_of
@@ -22,19 +23,22 @@ DUPLICATE_WINDOW_SECONDS = 120
 _NANOSECONDS = 1_000_000_000
 
 
-async def ensure(connection: Connection, settings: Settings) -> None:
-    """Make each stream and bucket that is missing, and set our limits where they are others."""
+async def ensure(connection: Connection, settings: Settings, first: Mapping[str, int] | None = None) -> None:
+    """Make each stream and bucket that is missing, and set our limits where they are others.
+
+    `first`: the first sequence of a stream, if it is missing and is to go on from an older one.
+    """
     wanted = {name: _stream(name, settings) for name in STREAM_SUBJECTS}
     wanted |= {stream_of(name): _bucket(name) for name in BUCKETS}
     for name, config in wanted.items():
-        await _ensure(connection, name, config)
+        await _ensure(connection, name, config, (first or {}).get(name, 0))
 
 
-async def _ensure(connection: Connection, name: str, wanted: dict[str, Any]) -> None:
+async def _ensure(connection: Connection, name: str, wanted: dict[str, Any], first: int) -> None:
     try:
         info = await connection.api(f"STREAM.INFO.{name}")
     except StreamMissing:
-        await connection.api(f"STREAM.CREATE.{name}", wanted)
+        await connection.api(f"STREAM.CREATE.{name}", {**wanted, "first_seq": first})
         log.info("made stream %s", name)
         return
     changed = sorted(key for key, value in wanted.items() if info["config"].get(key, 0) != value)
