@@ -102,11 +102,8 @@ def _envelope(frame: dict[str, Any], batch: Batch) -> Batch:
     if unknown:
         raise PayloadError(f"an envelope has batch, publications, epochs and labels, not {unknown[0]!r:.60}")
     batch.batch = _name(frame.get("batch"))
-    batch.epochs = _epochs(frame.get("epochs") or {})
-    labels = frame.get("labels") or []
-    if not isinstance(labels, list):
-        raise PayloadError("labels: expected a list of [row, filter, label]")
-    batch.labels = labels
+    batch.epochs = _epochs(frame.get("epochs"))
+    batch.labels = _labels(frame.get("labels"))
     return batch
 
 
@@ -116,7 +113,15 @@ def _name(name: Any) -> str | int | None:
     raise PayloadError(f"batch: expected a text of at most {_MAX_NAME} characters, or an integer")
 
 
+def _labels(labels: Any) -> list[Any]:
+    if labels is None or isinstance(labels, list):
+        return labels or []
+    raise PayloadError("labels: expected a list of [row, filter, label]")
+
+
 def _epochs(epochs: Any) -> dict[str, int]:
+    if epochs is None:
+        return {}
     if isinstance(epochs, dict) and all(type(epoch) is int and epoch >= 0 for epoch in epochs.values()):
         return epochs
     raise PayloadError("epochs: expected {source: epoch}")
