@@ -19,7 +19,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
 from . import settings as model
-from .conflicts import conflicts
 from .settings import Section, Settings
 
 PREFIX = "SPINNEY_CLOUD__"
@@ -286,13 +285,20 @@ def check(given: Mapping[str, Given], problems: Sequence[str], *, to_run: bool) 
             wrong.add(item.key.name)
             found.append(f"{item.source}: {item.value!r} will not do; expected: {item.key.expected}")
         settings = _validate(item for item in given.values() if item.key.name not in wrong)
-    for names, text in conflicts(settings) if to_run else ():
-        if not wrong.intersection(names):
-            sources = ", ".join(given[name].source for name in names if name in given)
-            found.append(f"{sources or names[0]}: {text}")
+    if to_run:
+        found += _conflicts(settings, given, wrong)
     if found:
         raise ConfigurationError(found)
     return Configuration(settings, {name: item.source for name, item in given.items()})
+
+
+def _conflicts(settings: Settings, given: Mapping[str, Given], wrong: set[str]) -> Iterator[str]:
+    from .conflicts import conflicts  # only who runs a cloud needs what this needs
+
+    for names, text in conflicts(settings):
+        if not wrong.intersection(names):
+            sources = ", ".join(given[name].source for name in names if name in given)
+            yield f"{sources or names[0]}: {text}"
 
 
 def _validate(given: Iterable[Given]) -> Settings:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from .ports import is_loopback
+from cryptography import x509
+
+from .ports import is_loopback, reachable
 from .settings import Mqtt, Nats, Section, Settings, Tls
+from .streams import DEAD_BYTES, HARD_CAP, REQUESTS_BYTES
 from .users import Users, UsersError
 
 DEFAULT_PORTS = {"nats": 4222, "tls": 4222, "mqtt": 1883, "mqtts": 8883}
-RESERVED_STORE = 256 * 1024**2
-"""Of our own server's store: for requests, dead letters, buckets and MQTT sessions."""
+RESERVED_STORE = REQUESTS_BYTES + DEAD_BYTES + 256 * 1024**2
+"""Of our own server's store: for requests, dead letters, and what has no limit: buckets and MQTT sessions."""
 
 
 class Conflict(NamedTuple):
@@ -35,6 +38,7 @@ def conflicts(settings: Settings) -> Iterator[Conflict]:
     for name in ("nats", "mqtt", "http"):
         section: Section = getattr(settings, name)
         yield from _tls(f"{name}.tls", section.tls, listener=getattr(section, "url", None) is None)  # type: ignore[attr-defined]
+        yield from _own_name(settings, name) if name != "http" else ()
     yield from _same_ports(settings)
     yield from _sizes(settings)
     yield from _open_doors(settings)
@@ -88,6 +92,27 @@ def _tls(name: str, tls: Tls, *, listener: bool) -> Iterator[Conflict]:
         yield Conflict((f"{name}.ca",), "to ask clients for certificates, the listener needs its own, too")
 
 
+def _own_name(settings: Settings, name: str) -> Iterator[Conflict]:
+    """Our own processes connect to our own listeners, and look whether the certificate is for where they do."""
+    section: Nats | Mqtt = getattr(settings, name)
+    if section.url or not section.tls.certificate:
+        return
+    address = reachable(section.host)
+    try:
+        certificate = x509.load_pem_x509_certificate(section.tls.certificate.read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        found: list[str] = []
+    else:
+        found = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    if address not in found:
+        yield Conflict(
+            (f"{name}.tls.certificate",),
+            f"is for {', '.join(found) or 'nobody'}, and our own processes connect to {address}: make one for both "
+            f"(`spinney cloud certs server`), or listen on a name that it is for (--{name}-host)",
+        )
+
+
 def _file(key: str, file: Path) -> Iterator[Conflict]:
     try:
         if not file.read_bytes().strip():
@@ -118,11 +143,11 @@ def _sizes(settings: Settings) -> Iterator[Conflict]:
             ("limits.payload", "nats.max_payload"),
             f"clients may send {settings.limits.payload} bytes, the log takes {settings.nats.max_payload}",
         )
-    needed = (settings.log.max_bytes + settings.log.notes_max_bytes) * 3 // 2 + RESERVED_STORE
+    needed = int((settings.log.max_bytes + settings.log.notes_max_bytes) * HARD_CAP) + RESERVED_STORE
     if needed > settings.nats.store_limit:
         yield Conflict(
             ("nats.store_limit", "log.max_bytes", "log.notes_max_bytes"),
-            f"logs may take {needed} bytes, half as much again as their limits; the store: {settings.nats.store_limit}",
+            f"all that is kept may take {needed} bytes, the store {settings.nats.store_limit}",
         )
 
 
