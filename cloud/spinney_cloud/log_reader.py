@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple
@@ -277,7 +277,7 @@ class Reader:
 
 async def read_range(
     connection: Connection, stream: str, first: int, last: int, *, filter_subject: str | None = None
-) -> AsyncIterator[list[Message]]:
+) -> AsyncGenerator[list[Message], None]:
     """The messages with first <= sequence <= last, in batches; what was purged is left out."""
     if last < first:
         return

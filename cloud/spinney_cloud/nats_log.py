@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -230,10 +231,12 @@ class NatsLog:
 
 async def read_range(
     log: NatsLog, stream: str, first: int, last: int, *, filter_subject: str | None = None
-) -> AsyncIterator[list[Message]]:
+) -> AsyncGenerator[list[Message], None]:
     """The messages with first <= sequence <= last, in batches; what was purged is left out."""
-    async for messages in _read_range(log.connection, stream, first, last, filter_subject=filter_subject):
-        yield messages
+    found = _read_range(log.connection, stream, first, last, filter_subject=filter_subject)
+    async with aclosing(found):
+        async for messages in found:
+            yield messages
 
 
 def _seconds(text: str) -> float | None:

@@ -1,14 +1,157 @@
-"""What a subscription would have delivered."""
+"""What a subscription would have delivered: a part of the log, replayed through an engine of its own."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from .context import Api
-from .errors import unavailable
+import orjson
+
+from spinney.subscription_text import duration_seconds
+
+from ..engine import Engine
+from ..names import LOG, log_subject
+from ..nats_log import Message, NatsLog, read_range
+from ..note_payload import encode_notes
+from ..notes import Notes
+from ..records import Publications, Record, RecordError, SubscriptionChange, Tick, decode
+from ..settings import Settings
+from ..subscriptions import Form, StoredSubscription
+from .log_tail import range_since
+
+MAX_SECONDS: Final = 10.0
+MAX_ROWS: Final = 1_000_000
+MAX_BYTES: Final = 256 * 1024**2
+"""Of the log: an engine can remember no more than it was fed."""
+MAX_NOTIFICATIONS: Final = 1_000
+MAX_NOTIFICATION_BYTES: Final = 4 * 1024**2
+"""Those beyond are counted only."""
+
+ENDS: Final = frozenset({"time", "rows", "memory"})
+"""What cuts a replay short, and not only what is told of it."""
 
 
-async def dry_run(api: Api, tenant: str, owner: str, sid: str, source: Any, last: str) -> dict[str, Any]:
-    """Not there yet."""
-    del api, tenant, owner, sid, source, last
-    raise unavailable("there is no dry run yet")
+@dataclass(slots=True)
+class Replay:
+    """An engine with one subscription, and what came of it so far."""
+
+    engine: Engine
+    deadline: float
+    since: float | None = None
+    until: float | None = None
+    rows: int = 0
+    bytes_read: int = 0
+    count: int = 0
+    kept: list[bytes] = field(default_factory=list)
+    kept_bytes: int = 0
+    cut: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, stored: StoredSubscription, settings: Settings) -> Replay:
+        """With nothing read yet."""
+        engine = Engine(settings)
+        engine.apply(SubscriptionChange(stored.tenant, stored.key, stored.to_json()), 0, 0.0)
+        return cls(engine, time.monotonic() + MAX_SECONDS)
+
+    @property
+    def ended(self) -> bool:
+        """Whether a bound is reached."""
+        return not ENDS.isdisjoint(self.cut)
+
+    def feed(self, messages: list[Message]) -> None:
+        """The next part of the log."""
+        for message in messages:
+            if self._at_bound():
+                return
+            self._apply(message)
+
+    def _at_bound(self) -> bool:
+        for bound, reached in (
+            ("time", time.monotonic() > self.deadline),
+            ("rows", self.rows >= MAX_ROWS),
+            ("memory", self.bytes_read >= MAX_BYTES),
+        ):
+            if reached:
+                self.cut.append(bound)
+        return self.ended
+
+    def _apply(self, message: Message) -> None:
+        try:
+            record = decode(message.data)
+        except RecordError:
+            return
+        if isinstance(record, SubscriptionChange):  # others' subscriptions
+            return
+        self.since = message.time if self.since is None else self.since
+        self.until = message.time
+        self.bytes_read += len(message.data)
+        if isinstance(record, Publications):
+            self.rows += sum(run.length for run in record.runs)
+        self._tell(record, message.sequence, message.time)
+
+    def finish(self, now: float) -> None:
+        """What has fallen due since the last record."""
+        if not self.ended:
+            self._tell(Tick(), self.engine.sequence + 1, now)
+
+    def _tell(self, record: Record, sequence: int, at: float) -> None:
+        for notes in self.engine.apply(record, sequence, at):
+            self.count += len(notes.notes)
+            self._keep(notes)
+
+    def _keep(self, notes: Notes) -> None:
+        room = MAX_NOTIFICATIONS - len(self.kept)
+        for told in encode_notes(notes, range(min(room, len(notes.notes)))):
+            if self.kept_bytes < MAX_NOTIFICATION_BYTES:
+                self.kept.append(told.payload)
+                self.kept_bytes += len(told.payload)
+        if len(self.kept) < self.count and "notifications" not in self.cut:
+            self.cut.append("notifications")
+
+    def result(self, form: Form) -> dict[str, Any]:
+        """As the API tells it."""
+        return {
+            "kind": form.kind,
+            "normal": form.normal,
+            "cost": form.cost,
+            "since": self.since,
+            "until": self.until,
+            "readings": self.rows,
+            "count": self.count,
+            "notifications": [orjson.Fragment(payload) for payload in self.kept],
+            "cut": self.cut,
+        }
+
+
+async def dry_run(
+    log: NatsLog, settings: Settings, tenant: str, owner: str, sid: str, form: Form, last: str
+) -> dict[str, Any]:
+    """Replay what came within the last such duration."""
+    now = time.time()
+    stored = StoredSubscription(
+        tenant=tenant,
+        owner=owner,
+        sid=sid,
+        source=form.normal,
+        start=0,
+        created=now,
+        kind=form.kind,
+        normal=form.normal,
+        digest=form.digest,
+        program=form.program,
+    )
+    replay = Replay.of(stored, settings)
+    first, last_sequence, purged = await range_since(log, now - duration_seconds(last))
+    if purged:
+        replay.cut.append("retention")
+    records = read_range(log, LOG, first, last_sequence, filter_subject=log_subject("*", tenant))
+    async with aclosing(records):
+        async for messages in records:
+            await asyncio.to_thread(replay.feed, messages)
+            if replay.ended:
+                break
+    await asyncio.to_thread(replay.finish, now)
+    return replay.result(form)

@@ -7,14 +7,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spinney import Explanation, Filter, StateSubscription, TopKSubscription, feed
+from spinney import Explanation, Filter, StateSubscription, SyntaxError, TopKSubscription, feed
 from spinney.evaluate import value
 from spinney.publication import attribute
 from spinney.subscription_json import AnySubscription
 
+from ..subscription_request import read_request
+from ..subscriptions import Form, form_of
+from .errors import bad_subscription
+
 MAX_SECONDS = 5.0
 MAX_CHARACTERS = 4 * 1024 * 1024
 """Of all explanations of one request together."""
+
+
+def read_subscription(source: str | dict[str, Any]) -> tuple[AnySubscription, Form]:
+    """What it says and what follows from it; a Problem with line and column where it cannot be read."""
+    names = source if isinstance(source, dict) else {}
+    try:
+        subscription = read_request(source, owner=names.get("owner", ""), sid=names.get("id", "")).subscription
+        return subscription, form_of(subscription)
+    except SyntaxError as error:
+        raise bad_subscription(error) from None
 
 
 @dataclass(frozen=True, slots=True)

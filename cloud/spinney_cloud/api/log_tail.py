@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -53,23 +53,23 @@ def rows_of(message: Message) -> list[dict[str, Any]]:
     return orjson.loads(record.rows) if isinstance(record, Publications) else []
 
 
-async def first_since(log: NatsLog, instant: float) -> tuple[int, int]:
-    """The sequences of the first record that is not older, and of the last one: an empty range if there is none."""
+async def range_since(log: NatsLog, instant: float) -> tuple[int, int, bool]:
+    """First and last sequence of what is not older, and whether older ones of these may have been purged already."""
     state = await log.state(LOG)
     low, high = state.first, state.last + 1
     while low < high:
         middle = (low + high) // 2
-        message = await _at_or_after(log, middle, state.last)
+        message = await _at(log, middle)
         if message is None or message.time >= instant:
             high = middle
         else:
             low = message.sequence + 1
-    return low, state.last
+    return low, state.last, low == state.first > 1
 
 
-async def _at_or_after(log: NatsLog, first: int, last: int) -> Message | None:
-    found: AsyncIterator[list[Message]] = read_range(log, LOG, first, min(first, last))
-    async for messages in found:
-        for message in messages:
-            return message
+async def _at(log: NatsLog, sequence: int) -> Message | None:
+    found = read_range(log, LOG, sequence, sequence)
+    async with aclosing(found):
+        async for messages in found:
+            return messages[0]
     return None

@@ -172,7 +172,9 @@ class DryRun(BaseModel):
     readings: int = Field(description="Publications that were replayed")
     count: int = Field(description="Notifications there would have been")
     notifications: list[dict[str, Any]] = Field(description="The first of them")
-    cut: list[Literal["time", "rows", "memory", "notifications"]] = Field(description="Which bounds ended it early")
+    cut: list[Literal["time", "rows", "memory", "notifications", "retention"]] = Field(
+        description="Which bounds ended it early"
+    )
 
 
 # ---- Discovery

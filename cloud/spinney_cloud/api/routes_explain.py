@@ -8,17 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from spinney import PublicationError, SyntaxError
+from spinney import PublicationError
 from spinney.publication import read
-from spinney.subscription_json import AnySubscription
 
-from ..subscription_request import read_request
-from ..subscriptions import Form, form_of
 from .auth import Caller, Right, needs
 from .bodies import JsonRoute
 from .context import Api, api_of, reply
-from .errors import Problem, bad_subscription, problems
-from .explaining import explain_all
+from .errors import Problem, problems
+from .explaining import explain_all, read_subscription
 from .log_tail import last_publications
 from .models import ExplainBody, Explanations
 
@@ -45,16 +42,6 @@ async def explain(
             "cut": explained.cut or ("range" if short else None),
         }
     )
-
-
-def read_subscription(source: str | dict[str, Any]) -> tuple[AnySubscription, Form]:
-    """What it says and what follows from it; a Problem with line and column where it cannot be read."""
-    names = source if isinstance(source, dict) else {}
-    try:
-        subscription = read_request(source, owner=names.get("owner", ""), sid=names.get("id", "")).subscription
-        return subscription, form_of(subscription)
-    except SyntaxError as error:
-        raise bad_subscription(error) from None
 
 
 async def _publications(api: Api, tenant: str, body: ExplainBody) -> tuple[list[dict[str, Any]], bool]:

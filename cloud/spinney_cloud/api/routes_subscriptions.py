@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from .bodies import JsonRoute
 from .context import Api, api_of, owner_of, reply
 from .dry_run import dry_run
 from .errors import Problem, problems
+from .explaining import read_subscription
 from .models import (
     After,
     DeliveryStatus,
@@ -65,9 +67,15 @@ async def create(
     owner = owner_of(caller, owner)
     sid = body.sid or secrets.token_hex(8)
     if dry_run_:
-        return reply(await dry_run(api, caller.tenant, owner, sid, body.subscription, last))
+        return await _dry_run(api, caller.tenant, owner, sid, body.subscription, last)
     kept = await _put(api, caller, owner, sid, body, create=True)
     return reply(view(kept), 201, {"Location": f"/v1/subscriptions/{sid}"})
+
+
+async def _dry_run(api: Api, tenant: str, owner: str, sid: str, source: str | dict[str, Any], last: str) -> Response:
+    async with api.slow_work.turn():
+        _, form = await asyncio.to_thread(read_subscription, source)
+        return reply(await dry_run(api.log, api.service.settings, tenant, owner, sid, form, last))
 
 
 @router.get("/subscriptions", response_model=SubscriptionPage, responses=problems(422))

@@ -1,0 +1,171 @@
+"""Explanations and dry runs, of a log that the test wrote itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from api_kit import Cloud, cloud
+
+from spinney_cloud.names import LOG, log_subject
+from spinney_cloud.nats_log import NatsLog
+from spinney_cloud.records import Publications, Run, encode
+
+ROWS = 60
+PER_RECORD = 5
+
+
+def record(tenant: str, source: str, boot: int, first: int, rows: Sequence[dict[str, Any]]) -> Publications:
+    full = [{"id": f"{source}:{boot}:{first + at}", "source": source, **row} for at, row in enumerate(rows)]
+    run = Run(source, boot, first, len(rows), source, None, 1)
+    return Publications(tenant, time.time(), (run,), orjson.dumps(full))
+
+
+def write(cloud: Cloud, records: Sequence[Publications]) -> None:
+    async def written() -> None:
+        async with await NatsLog.connect(cloud.endpoints, name="test") as log:
+            writer = log.writer(LOG)
+            stored = [await writer.put(log_subject("publications", each.tenant), encode(each)) for each in records]
+            await asyncio.gather(*stored)
+
+    asyncio.run(written())
+
+
+def ramp() -> list[Publications]:
+    """Temperatures 0 to 59, in records of 5, and another tenant's in between."""
+    own = [
+        record("default", "m1", 1, first, [{"temp": first + at, "room": "kit"} for at in range(PER_RECORD)])
+        for first in range(0, ROWS, PER_RECORD)
+    ]
+    others = [record("other", "m1", 1, first, [{"temp": 1000 + first}]) for first in range(len(own))]
+    return [each for pair in zip(own, others, strict=True) for each in pair]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud(tmp_path_factory.mktemp("filled"), "http") as running:
+        write(running, ramp())
+        yield running
+
+
+@pytest.fixture
+def client(filled: Cloud) -> Iterator[httpx.Client]:
+    with filled.client() as client:
+        yield client
+
+
+def test_an_explanation_names_the_part_that_decides(client: httpx.Client) -> None:
+    body = {"subscription": "temp > 40 AND room = 'kit'", "publication": {"temp": 57, "room": "hall"}}
+    told = client.post("/v1/explain", json=body).json()
+    (result,) = told["results"]
+    assert (told["kind"], told["cost"], result["verdict"]) == ("content", "indexed", False)
+    assert result["reasons"] == ["false: room = 'kit'   (room is 'hall')"]
+    assert result["parts"]["feed"]["parts"][0] == {"text": "temp > 40", "verdict": True, "values": {"temp": 57.0}}
+
+
+def test_a_state_subscription_is_explained_by_its_words(client: httpx.Client) -> None:
+    body = {"subscription": "WHEN temp > 25 UNTIL temp <= 22 FOR room = 'kit' EACH room", "publication": {"temp": 30}}
+    (result,) = client.post("/v1/explain", json=body).json()["results"]
+    assert {name: part["verdict"] for name, part in result["parts"].items()} == {
+        "feed": False,
+        "for": None,
+        "when": True,
+        "until": False,
+    }
+    assert result["each"] is None
+
+
+def test_a_top_k_subscription_is_explained_with_its_score(client: httpx.Client) -> None:
+    body = {"subscription": "TOP 3 OVER 1h BY temp * 2 WHERE temp > 1", "publication": {"temp": 30}}
+    (result,) = client.post("/v1/explain", json=body).json()["results"]
+    assert (result["verdict"], result["score"]) == (True, 60.0)
+
+
+def test_the_last_of_the_log_are_explained_newest_first_and_only_the_tenants_own(client: httpx.Client) -> None:
+    told = client.post("/v1/explain", json={"subscription": "temp >= 58", "last": 7}).json()
+    assert [result["publication"]["temp"] for result in told["results"]] == [59, 58, 57, 56, 55, 54, 53]
+    assert [result["verdict"] for result in told["results"]] == [True, True] + 5 * [False]
+    assert told["cut"] is None
+
+
+def test_more_than_the_log_has_is_all_it_has(client: httpx.Client) -> None:
+    told = client.post("/v1/explain", json={"subscription": "temp >= 58", "last": 1000}).json()
+    assert [result["publication"]["temp"] for result in told["results"]] == list(range(ROWS - 1, -1, -1))
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "fields"),
+    [
+        ({"subscription": "temp >\n > 3", "publication": {}}, 422, {"line": 2, "column": 2, "found": ">"}),
+        ({"subscription": {"filter": {"op": "<", "args": [1]}}, "publication": {}}, 422, {"path": "filter.args"}),
+        ({"subscription": "temp > 3"}, 422, {}),
+        ({"subscription": "temp > 3", "publication": {}, "last": 3}, 422, {}),
+        ({"subscription": "temp > 3", "publication": {"temp": {"deep": 1}}}, 422, {}),
+        ({"subscription": "temp > 3", "publication": {"time": "yesterday"}}, 422, {}),
+        ({"subscription": "temp > 3", "last": 0}, 422, {}),
+        ({"subscription": 5, "last": 1}, 422, {}),
+        ({"subscription": "(" * 200_000, "last": 1}, 422, {}),
+    ],
+)
+def test_what_cannot_be_explained_is_refused_and_says_where(
+    client: httpx.Client, body: dict[str, Any], status: int, fields: dict[str, Any]
+) -> None:
+    answer = client.post("/v1/explain", json=body)
+    told = answer.json()
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert told["detail"]
+    assert {name: told.get(name) for name in fields} == fields
+
+
+def dry(client: httpx.Client, subscription: Any, last: str = "1h") -> dict[str, Any]:
+    answer = client.post(
+        "/v1/subscriptions", params={"dry_run": 1, "last": last}, json={"sid": "dry", "subscription": subscription}
+    )
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_a_dry_run_delivers_what_matched(client: httpx.Client) -> None:
+    told = dry(client, "temp >= 57")
+    assert [note["publication"]["temp"] for note in told["notifications"]] == [57, 58, 59]
+    assert (told["readings"], told["count"], told["cut"]) == (ROWS, 3, [])
+    assert {(note["sid"], note["why"]) for note in told["notifications"]} == {("dry", "match")}
+
+
+def test_a_dry_run_keeps_state_and_windows(client: httpx.Client) -> None:
+    told = dry(client, "WHEN temp > 10 UNTIL temp > 30")
+    assert [(note["why"], note["publication"]["temp"]) for note in told["notifications"]][:2] == [
+        ("enter", 11),
+        ("exit", 31),
+    ]
+    ranks = dry(client, "TOP 1 OVER LAST 10 BY temp DESC")["notifications"]
+    assert [note["publication"]["temp"] for note in ranks] == list(range(ROWS))
+
+
+def test_a_dry_run_of_a_time_without_records_delivers_nothing(client: httpx.Client) -> None:
+    told = dry(client, "temp >= 0", last="1ms")
+    assert (told["readings"], told["count"], told["since"]) == (0, 0, None)
+
+
+def test_a_dry_run_leaves_nothing_behind(client: httpx.Client, filled: Cloud) -> None:
+    before = asyncio.run(_log_end(filled))
+    dry(client, "temp >= 57")
+    assert asyncio.run(_log_end(filled)) == before
+
+
+async def _log_end(cloud: Cloud) -> int:
+    async with await NatsLog.connect(cloud.endpoints, name="test") as log:
+        return (await log.state(LOG)).last
+
+
+def test_a_dry_run_says_when_it_is_cut(client: httpx.Client, filled: Cloud) -> None:
+    rows = [{"hum": 1}] * 1500
+    write(filled, [record("default", "m2", 1, 0, rows)])
+    told = dry(client, "hum = 1")
+    assert (told["count"], len(told["notifications"]), told["cut"]) == (1500, 1000, ["notifications"])

@@ -1,0 +1,54 @@
+"""OpenAPI tells the truth: schemathesis tries what it allows and what it forbids, with the real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from api_kit import Cloud, cloud
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+EXAMPLES = 15
+STREAMS = "/notifications"
+PROCESSES = ("http",)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud(tmp_path_factory.mktemp("whole"), *PROCESSES) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def described(whole: Cloud) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_url(f"{whole.url}/openapi.json").exclude(path_regex=STREAMS)
+
+
+@pytest.mark.parametrize("mode", schemathesis.GenerationMode, ids=lambda mode: mode.value)
+def test_each_operation_does_as_it_says(described: schemathesis.BaseSchema, mode: schemathesis.GenerationMode) -> None:
+    untrue = []
+    for found in described.get_all_operations():
+        operation = found.ok()
+        try:
+            _try(operation, mode)
+        except (schemathesis.errors.FailureGroup, AssertionError) as failure:
+            untrue.append(f"{operation.label}: {failure}")
+        except Unsatisfiable:  # there is nothing that it forbids
+            assert mode is schemathesis.GenerationMode.NEGATIVE
+    assert not untrue, "\n\n".join(untrue)
+
+
+def _try(operation: schemathesis.APIOperation, mode: schemathesis.GenerationMode) -> None:
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+    )
+    def holds(case: schemathesis.Case) -> None:
+        # that a text is a subscription, or bytes a CBOR pack, is more than a schema can say
+        case.call_and_validate(excluded_checks=[positive_data_acceptance, not_a_server_error])
+
+    holds()
