@@ -26,6 +26,7 @@ import orjson
 from .log_errors import LogError, StreamMissing, TooLarge, Truncated, Unavailable
 from .log_reader import Message, Reader, header, until_now
 from .nats_connection import Backoff, Connection, subject_bytes
+from .room import Room
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ WATCH_SECONDS = 1.0
 NEAR_FULL_BYTES = 64 * 1024**2
 """Near the limit: so much is left, or an eighth of it. Others' writing of a second fits in."""
 MAX_MESSAGE_EXCEEDED = 10054
-_HEADER_ROOM = 64
+_ROOM_OF_HEADERS = 96
+"""What the server counts for a message beyond subject and data, at most."""
 _ID = re.compile(r"[!-~]{1,200}")
 
 
@@ -58,7 +60,14 @@ class _Item:
     __slots__ = ("data", "future", "headers", "message_id", "number", "sent", "size", "subject")
 
     def __init__(
-        self, number: int, subject: bytes, data: bytes, message_id: bytes, more: bytes, future: asyncio.Future[Stored]
+        self,
+        number: int,
+        subject: bytes,
+        data: bytes,
+        message_id: bytes,
+        more: bytes,
+        size: int,
+        future: asyncio.Future[Stored],
     ) -> None:
         self.number = number
         self.subject = subject
@@ -66,7 +75,7 @@ class _Item:
         self.message_id = message_id
         self.headers = b"Nats-Msg-Id: %b\r\n%b" % (message_id, more)
         self.future = future
-        self.size = len(data) + len(self.headers) + len(subject) + _HEADER_ROOM
+        self.size = size
         self.sent: float | None = None
         """When it was sent first."""
 
@@ -82,7 +91,6 @@ class Writer:
         self.resent = 0
         self.reordered = 0
         """Messages that were stored before an earlier one that the server refused. Must stay 0."""
-        self.pending_bytes = 0
         self._connection = connection
         self._max_pending = max_pending
         self._id = secrets.token_hex(6)
@@ -96,8 +104,7 @@ class Writer:
         """Counts the times that all was sent again; answers to an earlier try may be refusals of long ago."""
         self._window = 1
         self._last_stored: int | None = None
-        self._room: deque[tuple[asyncio.Future[None], int]] = deque()
-        """Who waits for room, and for how much; the first stays in it until it has it."""
+        self._room = Room(max_pending, MAX_PENDING_BYTES)
         self._empty: list[asyncio.Future[None]] = []
         self._bytes = 0
         """Of the stream: as the server said last, and what was sent since."""
@@ -127,27 +134,21 @@ class Writer:
         if message_id is not None and _ID.fullmatch(message_id) is None:
             raise ValueError(f"not an id of a message: {message_id!r}")
         where = subject_bytes(subject)
-        if self._room or not self._has_room(len(data)):
-            await self._wait_for_room(len(data))
-        self._number += 1
+        size = len(data) + len(where) + len(headers) + len(message_id or "") + _ROOM_OF_HEADERS
         future: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+        if size > self._largest():
+            future.set_exception(TooLarge(size, self._largest()))
+            return future
+        await self._room.take(size)
+        self._number += 1
         name = (message_id or f"{self._id}.{self._number}").encode()
-        self._take(_Item(self._number, where, data, name, headers, future))
-        if self._room:
-            self._grant()
-        return future
-
-    def _take(self, item: _Item) -> None:
-        limit = self._largest()
-        if item.size > limit:
-            item.future.set_exception(TooLarge(item.size, limit))
-            return
+        item = _Item(self._number, where, data, name, headers, size, future)
         if not self._items:
             self._wake.set()
         self._items[item.number] = item
         self._unsent.append(item)
-        self.pending_bytes += item.size
         self._pump()
+        return future
 
     def _largest(self) -> int:
         return min(self._connection.max_payload, self._max_message or self._connection.max_payload)
@@ -156,6 +157,11 @@ class Writer:
     def pending(self) -> int:
         """Messages taken and not yet known to be stored."""
         return len(self._items)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Their size."""
+        return self._room.size
 
     async def drain(self) -> None:
         """Wait until all that was put is stored."""
@@ -172,30 +178,9 @@ class Writer:
             await self._task
         for item in self._items.values():
             item.future.cancel()
-        for waiting in (*(future for future, _ in self._room), *self._empty):
+        for waiting in self._empty:
             waiting.cancel()
-
-    # ---- Room --------------------------------------------------------------------------------------------------
-
-    def _has_room(self, size: int) -> bool:
-        if not self._items:
-            return True
-        return len(self._items) < self._max_pending and self.pending_bytes + size <= MAX_PENDING_BYTES
-
-    async def _wait_for_room(self, size: int) -> None:
-        waiting: tuple[asyncio.Future[None], int] = (asyncio.get_running_loop().create_future(), size)
-        self._room.append(waiting)
-        try:
-            await waiting[0]
-        except asyncio.CancelledError:
-            self._room.remove(waiting)
-            self._grant()
-            raise
-        self._room.remove(waiting)
-
-    def _grant(self) -> None:
-        if self._room and self._has_room(self._room[0][1]) and not self._room[0][0].done():
-            self._room[0][0].set_result(None)
+        self._room.close()
 
     # ---- Sending -----------------------------------------------------------------------------------------------
 
@@ -208,7 +193,7 @@ class Writer:
 
     def _near_full(self) -> bool:
         limit = self._limit_bytes
-        return limit > 0 and self._bytes + self.pending_bytes > limit - min(NEAR_FULL_BYTES, limit // 8)
+        return limit > 0 and self._bytes + self._room.size > limit - min(NEAR_FULL_BYTES, limit // 8)
 
     def _send(self, item: _Item) -> None:
         now = monotonic()
@@ -260,9 +245,8 @@ class Writer:
     def _remove(self, item: _Item) -> None:
         del self._items[item.number]
         self._flight.discard(item.number)
-        self.pending_bytes -= item.size
         self._pump()
-        self._grant()
+        self._room.give(item.size)
         if not self._items:
             for future in self._empty:
                 if not future.done():
