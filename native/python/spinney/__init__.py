@@ -1,4 +1,8 @@
-"""Spinney's core: the subscription language and its meaning, the relations between subscriptions, and the matcher."""
+"""Spinney's core: the subscription language and its meaning, the relations between subscriptions, and the matcher;
+and, imported when first used, the client SDK: Publisher and Subscriber.
+"""
+
+from typing import TYPE_CHECKING
 
 from .covers import Prepared, covers, covers_feed, disjoint
 from .errors import KnownError, LabelError, MatcherError, PublicationError, SnapshotError, SpinneyError, SyntaxError
@@ -22,6 +26,9 @@ from .specialise import specialise
 from .state import StateFilter
 from .subscription import ContentSubscription, DeadBand, StateSubscription, Subscription, TopKSubscription
 from .top_k import TopK
+
+if TYPE_CHECKING:
+    from .client import Publisher, Subscriber
 
 __all__ = [
     "FALSE",
@@ -50,11 +57,13 @@ __all__ = [
     "Prepared",
     "PublicationError",
     "PublicationId",
+    "Publisher",
     "SnapshotError",
     "SpinneyError",
     "StateFilter",
     "StateSubscription",
     "Stats",
+    "Subscriber",
     "Subscription",
     "SyntaxError",
     "TopK",
@@ -70,3 +79,12 @@ __all__ = [
     "parse_filter",
     "specialise",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The client SDK needs paho, which the core does not."""
+    if name in ("Publisher", "Subscriber"):
+        from . import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,49 @@
+"""The client SDK: publishers and subscribers of a cloud, over MQTT by paho."""
+
+from .disk_outbox import DiskOutbox
+from .errors import (
+    ClientError,
+    Closed,
+    ConnectionRefused,
+    NotGranted,
+    NotStored,
+    OutboxFailed,
+    OutboxFull,
+    OutboxInUse,
+    PublicationDropped,
+    PublicationRefused,
+    PublicationTooLarge,
+    RequestRefused,
+    ServerUnreachable,
+    TimedOut,
+)
+from .handle import Handle
+from .notification import Notification
+from .outbox import Outbox
+from .publisher import Publisher
+from .receipt import Receipt
+from .subscriber import Subscriber
+
+__all__ = [
+    "ClientError",
+    "Closed",
+    "ConnectionRefused",
+    "DiskOutbox",
+    "Handle",
+    "NotGranted",
+    "NotStored",
+    "Notification",
+    "Outbox",
+    "OutboxFailed",
+    "OutboxFull",
+    "OutboxInUse",
+    "PublicationDropped",
+    "PublicationRefused",
+    "PublicationTooLarge",
+    "Publisher",
+    "Receipt",
+    "RequestRefused",
+    "ServerUnreachable",
+    "Subscriber",
+    "TimedOut",
+]

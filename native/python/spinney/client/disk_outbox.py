@@ -1,0 +1,225 @@
+"""An outbox on disk: it survives kill -9 at any byte, and by its policy a power cut.
+
+    <folder>/lock, boot, 0000000000000001.seg, ...
+
+Every publication is handed to the operating system before `publish` returns. `sync="interval"` (the default) has it
+on the disk within a second; `"always"` before `publish` returns; `"never"` leaves that to the operating system.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+from ..identity import PublicationId
+from . import segment
+from .errors import OutboxFailed, OutboxFull, OutboxInUse
+from .outbox import MAX_BYTES, MAX_COUNT, Entry, Outbox, next_boot
+from .segment import Left, Segment
+
+Sync = Literal["always", "interval", "never"]
+
+SYNC_SECONDS: Final = 1.0
+SEGMENT_BYTES: Final = 4 << 20
+"""A segment that has become so large is followed by another one."""
+_FILES_TO_ENTRIES: Final = 2
+"""The files may hold so much more than the entries in them: what has left stays until its segment goes."""
+
+
+class DiskOutbox(Outbox):
+    """The folder is made if need be, and belongs to one publisher at a time."""
+
+    durable = True
+
+    def __init__(
+        self, folder: Path, *, max_count: int = MAX_COUNT, max_bytes: int = MAX_BYTES, sync: Sync = "interval"
+    ) -> None:
+        super().__init__(max_count=max_count, max_bytes=max_bytes)
+        self.folder = folder
+        self.sync_policy: Sync = sync
+        self.cut_bytes = 0
+        """Damaged bytes that were left out when it was opened."""
+        self.cut_segments = 0
+        """Segments that they were in."""
+        self.unsaved = 0
+        """Publications that have left without the disk having room to say so: they may be sent again."""
+        self._lock: int | None = None
+        self._serial = 0
+        self._segments: dict[Path, int] = {}  # each but the last: the place after its last; oldest first
+        self._last: Segment | None = None
+        self._old_bytes = 0
+        self._unsynced = False
+
+    # ---- opening
+
+    def open(self) -> None:
+        """Read what is there; OutboxInUse, or OutboxFailed with the file and the reason."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            self._read()
+            self.boot = self._take_boot()
+        except OSError as error:
+            self.close()
+            raise OutboxFailed(Path(error.filename or self.folder), error.strerror or str(error)) from error
+
+    def _take_lock(self) -> None:
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise OutboxInUse(self.folder) from None
+        self._lock = lock
+
+    def _take_boot(self) -> int:
+        """The next one, on disk before any publication has it."""
+        file = self.folder / "boot"
+        before = file.read_bytes() if file.exists() else b""
+        boot = next_boot(int(before) if before.isdigit() else 0)
+        part = file.with_suffix(".part")
+        with part.open("wb") as out:
+            out.write(b"%d" % boot)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(file)
+        self._sync_folder()
+        return boot
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(folder)
+        os.close(folder)
+
+    def _read(self) -> None:
+        self._segments, self._old_bytes, self._serial = {}, 0, 0
+        self.cut_bytes = self.cut_segments = 0
+        found: dict[int, Entry] = {}
+        end, last = 0, None
+        for path in sorted(self.folder.glob("[0-9]" * 16 + ".seg")):
+            content = segment.read(path.read_bytes())
+            self.cut_bytes += content.bad_bytes
+            self.cut_segments += content.bad_bytes > 0
+            for record in content.records:
+                end = _apply(found, record, end)
+            self._segments[path] = end
+            self._old_bytes += content.good_bytes + content.bad_bytes
+            self._serial = int(path.stem)
+            last = (path, content)
+        self._restore(found, end)
+        if last is not None:
+            path, content = last
+            del self._segments[path]
+            self._old_bytes -= content.good_bytes + content.bad_bytes
+            self._last = Segment(path, content.good_bytes)
+        self._delete_segments()
+
+    def _restore(self, found: dict[int, Entry], end: int) -> None:
+        self._base, self._gone = min(found, default=end), 0
+        self._entries = [found.get(place) for place in range(self._base, end)]
+        self.count = len(found)
+        self.bytes = sum(len(entry.data) for entry in found.values())
+
+    def close(self) -> None:
+        """On the disk, if the policy is not `never`; another publisher may have it then."""
+        if self._last is not None:
+            if self.sync_policy != "never":
+                self._last.sync()
+            self._last.close()
+            self._last = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # ---- use
+
+    @property
+    def file_bytes(self) -> int:
+        """Of all segments."""
+        return self._old_bytes + (self._last.size if self._last else 0)
+
+    def has_room(self, size: int) -> bool:
+        """Also the files are bounded, to about twice the bytes that they keep."""
+        limit = _FILES_TO_ENTRIES * self.max_bytes + 2 * SEGMENT_BYTES
+        return super().has_room(size) and (self.count == 0 or self.file_bytes + size <= limit)
+
+    def append(self, id: PublicationId, data: bytes) -> Entry:
+        """Keep it; OutboxFull if there is no room here, OutboxFailed if there is none on the disk."""
+        if not self.has_room(len(data)):
+            raise OutboxFull(self.count, self.bytes)
+        entry = Entry(self.end, id, data)
+        last = self._segment()
+        last.append([segment.encode_publication(entry)])
+        if self.sync_policy == "always":
+            last.sync()
+        self._unsynced = True
+        self._keep(entry)
+        return entry
+
+    def leave(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Keep these no longer. A crash before this is on the disk has them sent again: duplicates, by their ids."""
+        left = super().leave(entries)
+        if left:
+            self._delete_segments()
+            try:
+                self._segment().append([segment.encode_left(entry.place for entry in left)])
+            except OutboxFailed:
+                self.unsaved += len(left)
+        return left
+
+    def _segment(self) -> Segment:
+        """The last one; a new one after it when it is large."""
+        if self._last is not None and self._last.size < SEGMENT_BYTES:
+            return self._last
+        path = self.folder / f"{self._serial + 1:016d}.seg"
+        try:
+            new = Segment(path, 0)
+            self._finish_last()
+        except OSError as error:
+            raise OutboxFailed(path, error.strerror or str(error)) from error
+        self._serial += 1
+        self._last = new
+        return new
+
+    def _finish_last(self) -> None:
+        full, self._last = self._last, None
+        if full is not None:
+            self._segments[full.path] = self.end
+            self._old_bytes += full.size
+            try:
+                if self.sync_policy != "never":
+                    full.sync()
+            finally:
+                full.close()
+
+    def _delete_segments(self) -> None:
+        """Those that hold nothing any more, oldest first: a segment says of older ones what has left them."""
+        first = next((entry.place for entry in self.entries(self._base)), self.end)
+        while self._segments:
+            path, end = next(iter(self._segments.items()))
+            if end > first:
+                return
+            self._old_bytes -= path.stat().st_size if path.exists() else 0
+            path.unlink(missing_ok=True)
+            del self._segments[path]
+
+    def to_sync(self) -> int | None:
+        """A file descriptor to fsync and close, if something was appended and the policy is `interval`."""
+        if self.sync_policy != "interval" or not self._unsynced or self._last is None:
+            return None
+        self._unsynced = False
+        return self._last.same_file()
+
+
+def _apply(found: dict[int, Entry], record: Entry | Left, end: int) -> int:
+    """Take a record into account; the place after all that were seen."""
+    if isinstance(record, Entry):
+        found[record.place] = record
+        return max(end, record.place + 1)
+    for first, last in record.places:
+        for place in range(first, min(last + 1, end)):
+            found.pop(place, None)
+    return end

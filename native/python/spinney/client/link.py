@@ -1,0 +1,181 @@
+"""One connection to an MQTT server, on paho-mqtt: from its opening to its end, and never used again.
+
+What happens on paho's thread becomes an event in the handover queue, and nothing else is done there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from .address import Access
+from .handover import Handover
+
+KEEPALIVE_SECONDS = 30
+CLOSE_SECONDS = 2.0
+"""For the server to take what is still to be written, at the end."""
+
+
+class Opened(NamedTuple):
+    """The server has let us in."""
+
+    link: Link
+    session_present: bool
+
+
+class Refused(NamedTuple):
+    """The server has not let us in."""
+
+    link: Link
+    reason: str
+
+
+class Granted(NamedTuple):
+    """The server's answer to a subscribe: for each topic, whether we may hear it."""
+
+    link: Link
+    granted: tuple[bool, ...]
+
+
+class Acked(NamedTuple):
+    """The server has taken what we published."""
+
+    link: Link
+    mid: int
+
+
+class Arrived(NamedTuple):
+    """A message, to be acknowledged by `link.ack`."""
+
+    link: Link
+    mid: int
+    topic: str
+    payload: bytes
+
+    def ack(self) -> None:
+        """Tell the server that it need not send it again; nothing once the link is over."""
+        self.link.ack(self.mid)
+
+
+class Lost(NamedTuple):
+    """The connection has ended."""
+
+    link: Link
+    reason: str
+
+
+Event = Opened | Refused | Granted | Acked | Arrived | Lost
+
+
+class Link:
+    """Opened once, closed once."""
+
+    def __init__(self, access: Access, client_id: str, *, clean: bool, events: Handover[Event]) -> None:
+        self._events = events
+        self._over = threading.Event()
+        self._access = access
+        self._client = self._make_client(client_id, clean)
+
+    def _make_client(self, client_id: str, clean: bool) -> paho.Client:
+        access = self._access
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=clean,
+            transport="websockets" if access.server.web_socket else "tcp",
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        client.max_inflight_messages_set(0)  # the window is the publisher's
+        if access.server.web_socket:
+            client.ws_set_options(access.server.path)
+        if access.server.tls:
+            client.tls_set(ca_certs=str(access.ca) if access.ca else None)
+        if access.user is not None:
+            client.username_pw_set(access.user, access.password)
+        client.on_socket_open = lambda _client, _data, sock: _send_at_once(sock)
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_publish = self._on_publish
+        client.on_message = self._on_message
+        client.on_disconnect = self._on_disconnect
+        return client
+
+    # ---- ours
+
+    def open(self) -> None:
+        """Connect; what comes of it is an event. OSError if nobody is there."""
+        self._client.connect(self._access.server.host, self._access.server.port, KEEPALIVE_SECONDS)
+        self._client.loop_start()
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """At QoS 1; the answer is an event."""
+        self._client.subscribe([(topic, 1) for topic in topics])
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        """At QoS 1; the number that the Acked event will have."""
+        return self._client.publish(topic, payload, qos=1).mid
+
+    def ack(self, mid: int) -> None:
+        """Acknowledge a message that arrived here; any thread may."""
+        if not self._over.is_set():
+            self._client.ack(mid, 1)
+
+    def close(self) -> None:
+        """Say good-bye, after all that was published or acknowledged has been written."""
+        if not self._over.is_set():
+            self._client.disconnect()
+            self._over.wait(CLOSE_SECONDS)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """End it at once, whatever state it is in."""
+        self._over.set()
+        _shut_down(self._client.socket())
+        self._client.loop_stop()
+
+    # ---- paho's thread
+
+    def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._events.put_now(Refused(self, str(reason)))
+        else:
+            self._events.put_now(Opened(self, bool(flags.session_present)))
+
+    def _on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
+        self._events.put_now(Granted(self, tuple(not reason.is_failure for reason in reasons)))
+
+    def _on_publish(self, _client: Any, _data: Any, mid: int, _reason: Any, _properties: Any) -> None:
+        # Never waits: paho holds a lock here that `publish` needs. The publisher's window bounds these.
+        self._events.put_now(Acked(self, mid))
+
+    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        self._events.put(Arrived(self, message.mid, message.topic, message.payload), self._over.is_set)
+
+    def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self._over.set()
+        self._events.put_now(Lost(self, str(reason)))
+
+
+def _send_at_once(sock: Any) -> None:
+    """A small message must not wait until the one before it is acknowledged: that takes 40 ms."""
+    with _same_socket(sock) as same:
+        same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _shut_down(sock: Any) -> None:
+    """Make whoever waits for this socket see its end. It may be closed meanwhile."""
+    with contextlib.suppress(OSError, AttributeError), _same_socket(sock) as same:
+        same.shutdown(socket.SHUT_RDWR)
+
+
+def _same_socket(sock: Any) -> socket.socket:
+    """The bare one of what may be wrapped in TLS or a WebSocket."""
+    return socket.socket(fileno=os.dup(sock.fileno()))

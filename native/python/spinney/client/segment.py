@@ -1,0 +1,153 @@
+"""One file of an outbox on disk: appended to, read back, and cut where it is damaged.
+
+    magic, then records: length (4 bytes, big-endian), CRC-32 of the body (4 bytes), body
+
+A body is one letter and what follows: `P` place, boot, sequence (8 bytes each), length of the source (2 bytes), the
+source, the publication; or `L` and places that have left, as pairs of first and last (8 bytes each).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..identity import PublicationId
+from .errors import OutboxFailed
+from .outbox import Entry
+
+MAGIC: Final = b"SPNYOUT1"
+MAX_BODY: Final = 16 << 20
+"""A longer record is damage."""
+
+_HEAD = struct.Struct(">II")
+_PUBLICATION = struct.Struct(">cQQQH")
+_PAIR = struct.Struct(">QQ")
+
+
+class Left(NamedTuple):
+    """These have left the outbox: places from first to last, in pairs."""
+
+    places: tuple[tuple[int, int], ...]
+
+
+class Content(NamedTuple):
+    """What a file holds."""
+
+    records: list[Entry | Left]
+    good_bytes: int
+    """Up to here it is whole."""
+    bad_bytes: int
+    """What comes after that."""
+
+
+def encode_publication(entry: Entry) -> bytes:
+    """The record that keeps an entry."""
+    source = entry.id.source.encode()
+    head = _PUBLICATION.pack(b"P", entry.place, entry.id.boot, entry.id.sequence, len(source))
+    return _record(head + source + entry.data)
+
+
+def encode_left(places: Iterable[int]) -> bytes:
+    """The record that says that these have left."""
+    return _record(b"L" + b"".join(_PAIR.pack(first, last) for first, last in ranges(places)))
+
+
+def ranges(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ascending numbers as pairs of first and last of each run."""
+    first = last = -1
+    for place in sorted(places):
+        if place != last + 1 or first < 0:
+            if first >= 0:
+                yield first, last
+            first = place
+        last = place
+    if first >= 0:
+        yield first, last
+
+
+def _record(body: bytes) -> bytes:
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def read(data: bytes) -> Content:
+    """Everything up to the end, or to the first damage."""
+    if data[: len(MAGIC)] != MAGIC:
+        return Content([], 0, len(data))
+    records: list[Entry | Left] = []
+    at = len(MAGIC)
+    while (body := _body(data, at)) is not None:
+        record = _decode(body)
+        if record is None:
+            break
+        records.append(record)
+        at += _HEAD.size + len(body)
+    return Content(records, at, len(data) - at)
+
+
+def _body(data: bytes, at: int) -> bytes | None:
+    """The body of the record that begins there; None for none, or damage."""
+    if at + _HEAD.size > len(data):
+        return None
+    length, crc = _HEAD.unpack_from(data, at)
+    body = data[at + _HEAD.size : at + _HEAD.size + length]
+    return body if 0 < length <= MAX_BODY and len(body) == length and zlib.crc32(body) == crc else None
+
+
+def _decode(body: bytes) -> Entry | Left | None:
+    if body[:1] == b"L" and len(body) % _PAIR.size == 1:
+        return Left(tuple(_PAIR.iter_unpack(body[1:])))
+    if body[:1] != b"P" or len(body) < _PUBLICATION.size:
+        return None
+    _, place, boot, sequence, length = _PUBLICATION.unpack_from(body)
+    source_end = _PUBLICATION.size + length
+    if source_end > len(body):
+        return None
+    source = body[_PUBLICATION.size : source_end].decode("utf-8", "replace")
+    return Entry(place, PublicationId(source, boot, sequence), body[source_end:])
+
+
+class Segment:
+    """A file that is open for appending."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        """Cut it to `size` first; 0 makes it anew."""
+        self.path = path
+        self.size = size
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(self._file, size)
+            os.lseek(self._file, size, os.SEEK_SET)
+            if size == 0:
+                self.append([MAGIC])
+        except (OSError, OutboxFailed):
+            os.close(self._file)
+            raise
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Hand them to the operating system, all or none: after this only a power cut can lose them."""
+        data = b"".join(records)
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            os.ftruncate(self._file, self.size)
+            os.lseek(self._file, self.size, os.SEEK_SET)
+            raise OutboxFailed(self.path, error.strerror or str(error)) from error
+        self.size += len(data)
+
+    def same_file(self) -> int:
+        """A descriptor of its own to fsync, for the caller to close."""
+        return os.dup(self._file)
+
+    def sync(self) -> None:
+        """Onto the disk."""
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Once."""
+        os.close(self._file)
