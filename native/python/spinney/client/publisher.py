@@ -347,10 +347,9 @@ class Publisher:
             self._settle(
                 [entry for entry, _ in refused], lambda entry: PublicationRefused(str(entry.id), reasons[entry.place])
             )
-            if "stored" in reply:
-                stored = self._sending.stored(reply)
-                self.counts.stored += len(stored)
-                self._settle(stored, lambda _: None)
+            stored = self._sending.stored(reply)
+            self.counts.stored += len(stored)
+            self._settle(stored, lambda _: None)
             if isinstance(limit := reply.get("max_payload"), int):
                 self._limit(limit)
 

@@ -192,9 +192,11 @@ class Sending:
 
     def stored(self, reply: Mapping[str, Any]) -> list[Entry]:
         """What the cloud has stored. It has left the outbox."""
+        if "stored" not in reply:
+            return []
         batch = reply.get("batch")
-        names = batch if isinstance(batch, list) else [] if batch is None else [batch]
-        if names:
+        names = [name for name in (batch if isinstance(batch, list) else [batch]) if isinstance(name, str)]
+        if batch is not None:
             entries = [entry for name in names if (found := self._batch(name)) for entry in found.entries]
         else:
             entries = list(self._up_to(reply.get("stored")))
