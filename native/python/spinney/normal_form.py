@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from .expression import TRUE, Filter
 from .feed import as_content
@@ -12,6 +13,9 @@ from .simplify import simplify, simplify_value
 from .subscription import ContentSubscription, StateSubscription, Subscription, TopKSubscription
 
 S = TypeVar("S", bound=Subscription)
+
+_BARE: Mapping[str, Any] = {"id": None, "owner": None, "valid_until": None}
+"""What the normal form does not hold (rule R3)."""
 
 
 @overload
@@ -25,15 +29,14 @@ def normal_form(item: Filter | Subscription) -> Filter | Subscription:
     """
     if isinstance(item, Filter):
         return simplify(item, EVERYTHING)
-    bare = replace(item, id=None, owner=None, valid_until=None)
-    match bare:
+    match item:
         case ContentSubscription():
-            return replace(bare, filter=normal_form(bare.filter))
+            return ContentSubscription(filter=normal_form(item.filter))
         case StateSubscription():
-            return _state(bare)
+            return _state(item)
         case TopKSubscription():
-            score = simplify_value(bare.score, EVERYTHING)
-            return replace(bare, score=score, where=_optional(bare.where))
+            score = simplify_value(item.score, EVERYTHING)
+            return replace(item, score=score, where=_optional(item.where), **_BARE)
     raise TypeError(f"not a kind of subscription: {item!r}")
 
 
@@ -43,6 +46,7 @@ def _state(subscription: StateSubscription) -> Subscription:
         enter=normal_form(subscription.enter),
         exit=normal_form(subscription.exit),
         only=_optional(subscription.only),
+        **_BARE,
     )
     content = as_content(normal)
     return normal if content is None else normal_form(content)

@@ -29,6 +29,7 @@ from .expression import (
     Location,
     Not,
     Or,
+    Property,
     Spatial,
     Temporal,
     conjunction,
@@ -37,7 +38,7 @@ from .expression import (
 from .geometry import MultiPolygon, Point, Polygon
 from .intervals import Points
 from .point_text import membership
-from .ranges import Environment, constant_of, domain_of, key_of
+from .ranges import EVERYTHING, Environment, constant_of, domain_of, key_of
 from .regions import rectangle
 from .text_writer import filter_text, geometry_text, value_text
 from .verdicts import (
@@ -107,6 +108,7 @@ class Simplifier:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
+        self._knows_nothing = environment is EVERYTHING
 
     def part(self, condition: Filter, negated: bool = False) -> Part:
         """The part for a condition."""
@@ -144,7 +146,7 @@ class Simplifier:
 
     def value(self, expression: Expression) -> Expression:
         """The expression with what is constant computed, and the sides of + and * in one order."""
-        if isinstance(expression, Literal):
+        if isinstance(expression, Literal) or (isinstance(expression, Property) and self._knows_nothing):
             return expression
         constant = domain_of(expression, self._environment).constant()
         if constant is not None:

@@ -8,8 +8,8 @@ backslash.) A name in double quotes may hold anything; "" is a quote in it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal as OneOf
+from typing import NamedTuple
 
 from .errors import SyntaxError
 from .limits import check_string
@@ -51,8 +51,7 @@ _PIECE = re.compile(_STRING_PIECE)
 _INSTEAD = {"==": "=", "!=": "<>", "&&": "AND", "||": "OR", "!": "NOT"}
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One word; `text` is what it means: a name or string without its quotes, a number as it is written."""
 
     kind: Kind
@@ -86,31 +85,22 @@ def tokens(text: str) -> list[Token]:
         start = next(at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff")
         raise error_at(text, start, str(error), found=text[start]) from None
     found: list[Token] = []
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
+    position, length, match_at = 0, len(text), _TOKEN.match
+    while position < length:
+        match = match_at(text, position)
         if not match:
             raise _not_a_word(text, position)
-        token = _token(match)
-        if token:
-            found.append(token)
-        position = match.end()
-    found.append(Token("end", "", len(text), len(text)))
+        end = match.end()
+        match match.lastgroup:
+            case "name" | "number" | "duration" | "operator" as kind:
+                found.append(Token(kind, match.group(), position, end))
+            case "string":
+                found.append(Token("string", _unescape(text[position + 1 : end - 1]), position, end))
+            case "quoted":
+                found.append(Token("quoted name", text[position + 1 : end - 1].replace('""', '"'), position, end))
+        position = end
+    found.append(Token("end", "", length, length))
     return found
-
-
-def _token(match: re.Match[str]) -> Token | None:
-    kind, raw = match.lastgroup, match.group()
-    match kind:
-        case "space":
-            return None
-        case "string":
-            return Token("string", _unescape(raw[1:-1]), *match.span())
-        case "quoted":
-            return Token("quoted name", raw[1:-1].replace('""', '"'), *match.span())
-        case "name" | "number" | "duration" | "operator":
-            return Token(kind, raw, *match.span())
-    raise AssertionError(kind)
 
 
 def _unescape(body: str) -> str:
