@@ -141,7 +141,7 @@ class StoredSubscription:
 
     def started(self, sequence: int) -> StoredSubscription:
         """The same, begun at this place of the log."""
-        return replace(self, start=sequence)
+        return self if sequence == self.start else replace(self, start=sequence)
 
     def to_json(self) -> dict[str, Any]:
         """The value of the bucket, and of `records.SubscriptionChange`."""

@@ -1,0 +1,184 @@
+"""Clients' requests: takes each from the queue, has it done, and replies; with its reply out a request is removed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from base64 import b64decode
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import orjson
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from spinney import SyntaxError as SubscriptionError
+from spinney import parse
+
+from .log_errors import LogError
+from .names import DEAD, dead_subject, is_name
+from .nats_log import NatsLog
+from .post import Post
+from .request_queue import AT_ONCE, Request, RequestQueue
+from .subscription_service import Refusal, SubscriptionService
+
+log = logging.getLogger(__name__)
+
+MAX_KEPT_OF_PAYLOAD: Final = 4096
+"""Characters of a refused payload that the dead letter keeps."""
+_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+
+
+class Announcing(Protocol):
+    """What deals with announcements."""
+
+    async def announced(self, tenant: str, client: str, item: Any, received: float) -> dict[str, Any] | None:
+        """Take it in; what to reply, if anything. Refusal if it cannot be."""
+
+
+class _Taken:
+    """A request with its reply to come."""
+
+    __slots__ = ("client", "leaf", "outcome", "received", "request", "sid")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.client = ""
+        self.leaf = ""
+        self.sid: str | None = None
+        self.received = 0.0
+        self.outcome: asyncio.Future[Any] | dict[str, Any] | None = None
+
+
+class ClientRequests:
+    """The way of a request through the coordinator."""
+
+    def __init__(
+        self,
+        nats: NatsLog,
+        subscriptions: SubscriptionService,
+        announcing: Announcing,
+        post: Post,
+        metrics: CollectorRegistry,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.queue = RequestQueue(nats.connection)
+        self._subscriptions = subscriptions
+        self._announcing = announcing
+        self._post = post
+        self._clock = clock
+        self._dead = nats.writer(DEAD)
+        self._to_reply: asyncio.Queue[_Taken] = asyncio.Queue(AT_ONCE)
+        requests = Counter(
+            "spinney_coordinator_requests", "Requests of clients, by what they ask", ["request"], registry=metrics
+        )
+        self._counts = {leaf: requests.labels(leaf) for leaf in ("sub", "ann", "other")}
+        self._refused = Counter(
+            "spinney_coordinator_requests_refused", "Requests that were refused", ["request"], registry=metrics
+        )
+        self._latency = Histogram(
+            "spinney_coordinator_reply_seconds",
+            "From a request's arrival at the gateway to its reply's departure",
+            buckets=_BUCKETS,
+            registry=metrics,
+        )
+
+    async def take(self) -> None:
+        """Take requests, for ever."""
+        while True:
+            for request in await self.queue.next():
+                await self._to_reply.put(await self._take(request))
+
+    async def reply(self) -> None:
+        """Reply to what has been done, for ever, in the order in which it was asked."""
+        while True:
+            taken = await self._to_reply.get()
+            outcome = taken.outcome
+            if isinstance(outcome, asyncio.Future):
+                try:
+                    outcome = (await outcome).reply()
+                except Refusal as refusal:
+                    outcome = await self._refuse(taken, refusal)
+            if outcome is None:
+                self.queue.done(taken.request.sequence)
+                continue
+            sent = await self._post.send(taken.client, "reply", orjson.dumps(outcome))
+            sent.add_done_callback(partial(self._sent, taken))
+
+    def _sent(self, taken: _Taken, _sent: asyncio.Future[bool]) -> None:
+        self._latency.observe(max(0.0, self._clock() - taken.received))
+        self.queue.done(taken.request.sequence)
+
+    async def close(self) -> None:
+        """Take no more."""
+        await self.queue.close()
+
+    async def _take(self, request: Request) -> _Taken:
+        taken = _Taken(request)
+        try:
+            item = orjson.loads(request.data)
+            taken.client, taken.leaf, taken.sid = item["client"], item["leaf"], item.get("sid")
+            taken.received = item["received"]
+            tenant = item["tenant"]
+            if item["v"] > 1 or not is_name(taken.client) or not is_name(tenant):
+                raise ValueError("a request of a newer version, or of nobody")
+        except (ValueError, KeyError, TypeError) as error:
+            self._counts["other"].inc()
+            log.error("a request that cannot be read is put aside: %s", error)
+            await self._bury(taken, f"cannot be read: {error!r}", request.data.decode(errors="replace"))
+            return taken
+        self._counts.get(taken.leaf, self._counts["other"]).inc()
+        try:
+            taken.outcome = await self._begin(taken, tenant, item)
+        except Refusal as refusal:
+            taken.outcome = await self._refuse(taken, refusal, item.get("payload"))
+        return taken
+
+    async def _begin(self, taken: _Taken, tenant: str, item: dict[str, Any]) -> Any:
+        text = _text(item)
+        if taken.leaf == "ann":
+            try:
+                said = orjson.loads(text)
+            except ValueError as error:
+                raise Refusal(400, f"not JSON: {error}") from None
+            return await self._announcing.announced(tenant, taken.client, said, taken.received)
+        if taken.leaf != "sub" or not isinstance(taken.sid, str):
+            raise Refusal(400, f"no such request: {taken.leaf!r:.40}")
+        message_id = f"request-{taken.request.sequence}"
+        if text.strip():
+            return await self._subscriptions.put(tenant, taken.client, taken.sid, text, message_id=message_id)
+        return await self._subscriptions.end(tenant, taken.client, taken.sid, message_id=message_id)
+
+    async def _refuse(self, taken: _Taken, refusal: Refusal, payload: object = None) -> dict[str, Any]:
+        self._refused.labels(taken.leaf if taken.leaf in self._counts else "other").inc()
+        await self._bury(taken, str(refusal), str(payload or ""))
+        told: dict[str, Any] = {"request": taken.leaf, "ok": False, "error": refusal.error}
+        return told if taken.sid is None else {**told, "sid": taken.sid}
+
+    async def _bury(self, taken: _Taken, reason: str, payload: str) -> None:
+        client = taken.client if is_name(taken.client) else "unknown"
+        letter = {
+            "v": 1,
+            "reason": reason,
+            "client": client,
+            "leaf": taken.leaf,
+            "sid": taken.sid,
+            "received": taken.received,
+            "payload": payload[:MAX_KEPT_OF_PAYLOAD],
+        }
+        await self._dead.put(dead_subject("request", client), orjson.dumps(letter))
+
+
+def _text(item: dict[str, Any]) -> str:
+    """The payload; what is no text is refused with its place, as the core says it."""
+    payload, encoded = item.get("payload"), item.get("payload_b64")
+    if encoded is None:
+        return payload or ""
+    try:
+        parse(b64decode(encoded))
+    except SubscriptionError as error:
+        raise Refusal(400, error.message, line=error.line, column=error.column, expected="UTF-8") from None
+    except (ValueError, LogError) as error:
+        raise Refusal(400, f"not UTF-8: {error}") from None
+    raise Refusal(400, "not UTF-8")

@@ -1,0 +1,385 @@
+"""Subscriptions: decides what a request means, and makes it so in the log and in the bucket, in that order.
+
+Requests are decided one after the other; what they bring about is under way in the log and in the bucket by hundreds,
+and arrives in their order. A request that comes again after a crash finds what it had done, or does it again:
+the log knows the record by the request's number, and the bucket's value is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from spinney import SyntaxError as SubscriptionError
+from spinney.subscription_json import AnySubscription
+
+from . import records
+from .log_errors import LogError, TooLarge
+from .names import LOG, SUBSCRIPTIONS, is_name, log_subject, subscription_key
+from .nats_log import NatsLog, Stored
+from .settings import Limits
+from .subscription_request import MAX_TEXT_BYTES, SubscriptionRequest, read_request
+from .subscription_table import SubscriptionTable, fingerprint
+from .subscriptions import Form, StoredSubscription, StoredSubscriptionError, form_of
+
+MAX_UNDER_WAY: Final = 1000
+"""Decided, and not yet in the bucket."""
+MAX_PAGE: Final = 1000
+_SEEN_AT_MOST: Final = 2_000
+"""Keys that one request for a page looks at, whatever its labels: a page can be empty and not the last."""
+
+
+class Refusal(Exception):
+    """A request that is refused: the HTTP status that says how, and the error as the client is told it."""
+
+    def __init__(self, status: int, message: str, **where: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = {"message": message, **where}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What has become of a request."""
+
+    sid: str
+    stored: StoredSubscription | None
+    """As it is now; None where it has ended, or there was none."""
+    cost: str = ""
+    existed: bool = False
+
+    def reply(self) -> dict[str, Any]:
+        """As MQTT clients are told."""
+        told: dict[str, Any] = {"request": "sub", "sid": self.sid, "ok": True}
+        if self.stored is None:
+            return told | {"ended": True}
+        return told | {"normal": self.stored.normal, "cost": self.cost, "start": self.stored.start}
+
+
+class _Pending:
+    """A change that is on its way: first to the log, then to the bucket."""
+
+    __slots__ = ("cost", "done", "existed", "key", "sid", "stored", "subscription", "value", "waiting")
+
+    def __init__(self, key: str, sid: str, stored: StoredSubscription | None, cost: str, *, existed: bool) -> None:
+        self.key = key
+        self.sid = sid
+        self.value = None if stored is None else stored.started(0).to_json()
+        """As the log and the bucket take it, but for the start."""
+        self.stored = stored
+        self.cost = cost
+        self.existed = existed
+        self.subscription: AnySubscription | None = None
+        self.waiting: asyncio.Future[Any] = _done_future()
+        self.done: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+
+
+def _done_future() -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
+
+
+OnChange = Callable[[str, StoredSubscription | None, AnySubscription | None], None]
+"""Told of the key, what it is now, and that parsed where it is at hand."""
+
+
+class SubscriptionService:
+    """The one writer of subscriptions."""
+
+    def __init__(
+        self,
+        log: NatsLog,
+        limits: Limits,
+        *,
+        on_change: OnChange = lambda _key, _stored, _subscription: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.table = SubscriptionTable()
+        self.limits = limits
+        self.damaged = 0
+        """Values of the bucket that could not be read."""
+        self._log = log
+        self._clock = clock
+        self._on_change = on_change
+        self._writer = log.writer(LOG, max_pending=MAX_UNDER_WAY)
+        self._bucket = log.bucket(SUBSCRIPTIONS)
+        self._order = asyncio.Lock()
+        self._under_way: dict[str, _Pending] = {}
+        """The newest change of each key that is not in the bucket yet."""
+        self._to_log: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
+        self._to_bucket: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Read the bucket, and begin to work."""
+        for key, entry in (await self._bucket.load()).items():
+            try:
+                stored = StoredSubscription.decode(entry.value)
+            except StoredSubscriptionError:
+                self.damaged += 1
+                continue
+            self.table.put(key, stored, fingerprint(stored))
+            self._on_change(key, stored, None)
+        self._tasks = [asyncio.create_task(self._carry_from_log()), asyncio.create_task(self._carry_from_bucket())]
+
+    async def close(self) -> None:
+        """Finish what has been begun, and end."""
+        await self._to_log.join()
+        await self._to_bucket.join()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def under_way(self) -> int:
+        """Changes that are on their way."""
+        return len(self._under_way)
+
+    # ---- Requests ----------------------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        tenant: str,
+        owner: str,
+        sid: str,
+        source: str | dict[str, Any],
+        beside: Mapping[str, Any] | None = None,
+        *,
+        create: bool = False,
+        message_id: str | None = None,
+    ) -> asyncio.Future[Done]:
+        """A subscription begins or changes; done once it is in the bucket. Refusal at once if it cannot be."""
+        request, form = self._read(source, beside, owner, sid)
+        wanted = self._wanted(tenant, owner, sid, request, form)
+        key, mark = wanted.key, fingerprint(wanted)
+        async with self._order:
+            entry = self.table.get(key)
+            if entry is None:
+                if self.table.count(tenant, owner) >= self.limits.subscriptions:
+                    raise Refusal(429, f"{owner} has {self.limits.subscriptions} subscriptions; that is the limit")
+            elif create:
+                raise Refusal(409, f"{owner} has a subscription {sid} already")
+            elif entry.fingerprint == mark:
+                before = self._under_way.get(key)
+                return before.done if before else self._unchanged(wanted.started(entry.start), form)
+            else:
+                kept = await self._newest(key)
+                wanted = wanted if kept is None else replace(wanted, created=kept.created)
+            pending = _Pending(key, sid, wanted, form.cost, existed=entry is not None)
+            pending.subscription = request.subscription
+            return await self._begin(pending, mark, message_id)
+
+    async def end(
+        self, tenant: str, owner: str, sid: str, *, must_exist: bool = False, message_id: str | None = None
+    ) -> asyncio.Future[Done]:
+        """A subscription ends."""
+        key = _key(tenant, owner, sid)
+        async with self._order:
+            existed = key in self.table
+            if not existed and must_exist:
+                raise Refusal(404, f"{owner} has no subscription {sid}")
+            pending = _Pending(key, sid, None, "", existed=existed)
+            if not existed and key not in self._under_way:
+                pending.done.set_result(Done(sid, None))
+                return pending.done
+            return await self._begin(pending, 0, message_id)
+
+    async def enable(self, tenant: str, owner: str, sid: str, enabled: bool) -> asyncio.Future[Done]:
+        """Let a subscription match, or keep it without matching it."""
+        async with self._order:
+            stored = await self._existing(tenant, owner, sid)
+            changed = replace(stored, enabled=enabled)
+            pending = _Pending(stored.key, sid, changed, changed.cost, existed=True)
+            if stored.enabled == enabled and stored.key not in self._under_way:
+                pending.done.set_result(Done(sid, stored, pending.cost, existed=True))
+                return pending.done
+            return await self._begin(pending, fingerprint(changed), None)
+
+    async def expire(self) -> int:
+        """End what is due; how many that were."""
+        due = self.table.expiry.due(self._clock())
+        for key in due:
+            _, tenant, owner, sid = key.split(".")
+            await self.end(tenant, owner, sid)
+        return len(due)
+
+    async def get(self, tenant: str, owner: str, sid: str) -> StoredSubscription:
+        """A subscription as it is now; Refusal if there is none."""
+        return await self._existing(tenant, owner, sid)
+
+    async def page(
+        self, tenant: str, owner: str | None, labels: Mapping[str, str], limit: int, after: str | None
+    ) -> tuple[list[StoredSubscription], str | None]:
+        """Some subscriptions by owner and id, and what the next page comes after; None on the last."""
+        prefix = f"{tenant}." if owner is None else f"{tenant}.{owner}."
+        start = "" if after is None else f"{tenant}.{after}"
+        names = self.table.names_after(start, prefix, _SEEN_AT_MOST)
+        found: list[StoredSubscription] = []
+        for at in range(0, len(names), limit):
+            found += await self._matching(names[at : at + limit], labels)
+            if len(found) >= limit:
+                last = found[limit - 1]
+                return found[:limit], f"{last.owner}.{last.sid}"
+        return found, names[-1].partition(".")[2] if len(names) == _SEEN_AT_MOST else None
+
+    # ---- How -----------------------------------------------------------------------------------------------------
+
+    def _read(
+        self, source: str | dict[str, Any], beside: Mapping[str, Any] | None, owner: str, sid: str
+    ) -> tuple[SubscriptionRequest, Form]:
+        size = len(source) if isinstance(source, str) else len(orjson.dumps(source))
+        if size > MAX_TEXT_BYTES:
+            raise Refusal(413, f"longer than {MAX_TEXT_BYTES} bytes")
+        try:
+            request = read_request(source, beside, owner=owner, sid=sid)
+        except SubscriptionError as error:
+            raise Refusal(
+                422,
+                error.message,
+                line=error.line,
+                column=error.column,
+                expected=error.expected,
+                found=error.found,
+                path=error.path,
+            ) from None
+        if request.expires is not None and request.expires <= self._clock():
+            raise Refusal(422, "it would have expired already", line=1, column=1, expected="a time to come")
+        return request, form_of(request.subscription)
+
+    def _wanted(
+        self, tenant: str, owner: str, sid: str, request: SubscriptionRequest, form: Form
+    ) -> StoredSubscription:
+        return StoredSubscription(
+            tenant=tenant,
+            owner=owner,
+            sid=sid,
+            source=request.source,
+            start=0,
+            created=self._clock(),
+            kind=form.kind,
+            normal=form.normal,
+            digest=form.digest,
+            program=form.program,
+            enabled=request.enabled,
+            expires=request.expires,
+            labels=request.labels,
+            options=request.options,
+        )
+
+    def _unchanged(self, stored: StoredSubscription, form: Form) -> asyncio.Future[Done]:
+        future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+        future.set_result(Done(stored.sid, stored, form.cost, existed=True))
+        return future
+
+    async def _existing(self, tenant: str, owner: str, sid: str) -> StoredSubscription:
+        key = _key(tenant, owner, sid)
+        stored = await self._newest(key) if key in self.table else None
+        if stored is None:
+            raise Refusal(404, f"{owner} has no subscription {sid}")
+        return stored
+
+    async def _newest(self, key: str) -> StoredSubscription | None:
+        """As the last request left it, in the bucket or on its way there."""
+        pending = self._under_way.get(key)
+        if pending is not None:
+            await asyncio.wait([pending.done])
+        value = await newest_value(self._log, key)
+        return None if value is None else StoredSubscription.decode(value)
+
+    async def _matching(self, names: list[str], labels: Mapping[str, str]) -> list[StoredSubscription]:
+        keys = [_key(*name.split(".")) for name in names]
+        values = await asyncio.gather(*(newest_value(self._log, key) for key in keys))
+        stored = [StoredSubscription.decode(value) for value in values if value is not None]
+        return [one for one in stored if labels.items() <= one.labels.items()]
+
+    # ---- The way through log and bucket ------------------------------------------------------------------------
+
+    async def _begin(self, pending: _Pending, mark: int, message_id: str | None) -> asyncio.Future[Done]:
+        """Send the record, and remember the change. Whoever decides next decides upon it."""
+        key = pending.key
+        tenant = key.split(".")[1]
+        record = records.SubscriptionChange(tenant, key, pending.value)
+        pending.waiting = await self._writer.put(
+            log_subject("subscription", tenant), records.encode(record), message_id=message_id
+        )
+        self._under_way[key] = pending
+        if pending.stored is None:
+            self.table.remove(key)
+        else:
+            self.table.put(key, pending.stored, mark)
+        await self._to_log.put(pending)
+        return pending.done
+
+    async def _carry_from_log(self) -> None:
+        while True:
+            pending = await self._to_log.get()
+            try:
+                where: Stored = await pending.waiting
+            except (TooLarge, LogError) as error:
+                await self._fail(pending, error)
+            else:
+                await self._put(pending, where.sequence)
+            self._to_log.task_done()
+
+    async def _put(self, pending: _Pending, sequence: int) -> None:
+        if pending.stored is None or pending.value is None:
+            pending.waiting = await self._bucket.delete_soon(pending.key)
+        else:
+            pending.value["start"] = sequence
+            pending.waiting = await self._bucket.put_soon(pending.key, orjson.dumps(pending.value))
+            pending.stored = pending.stored.started(sequence)
+            if self._under_way.get(pending.key) is pending:
+                self.table.started(pending.key, sequence)
+        self._on_change(pending.key, pending.stored, pending.subscription)
+        await self._to_bucket.put(pending)
+
+    async def _carry_from_bucket(self) -> None:
+        while True:
+            pending = await self._to_bucket.get()
+            try:
+                await pending.waiting
+            except (TooLarge, LogError) as error:
+                await self._fail(pending, error)
+            else:
+                self._settle(pending)
+                if not pending.done.done():
+                    pending.done.set_result(Done(pending.sid, pending.stored, pending.cost, existed=pending.existed))
+            self._to_bucket.task_done()
+
+    def _settle(self, pending: _Pending) -> None:
+        if self._under_way.get(pending.key) is pending:
+            del self._under_way[pending.key]
+
+    async def _fail(self, pending: _Pending, error: Exception) -> None:
+        """Too large for the server, whatever is tried: as if it had never been asked for."""
+        if self._under_way.get(pending.key) is pending:
+            value = await newest_value(self._log, pending.key)
+            self.table.remove(pending.key)
+            if value is not None:
+                kept = StoredSubscription.decode(value)
+                self.table.put(pending.key, kept, fingerprint(kept))
+        self._settle(pending)
+        if not pending.done.done():
+            pending.done.set_exception(Refusal(413, f"cannot be kept: {error}"))
+
+
+async def newest_value(log: NatsLog, key: str) -> bytes | None:
+    """What the bucket of subscriptions has for a key, in one question."""
+    subject = f"$JS.API.DIRECT.GET.KV_{SUBSCRIPTIONS}.$KV.{SUBSCRIPTIONS}.{key}"
+    answer = await log.connection.ask_subject(subject, b"", 5.0)
+    headers = answer.headers or b""
+    if headers.startswith(b"NATS/1.0 404") or b"KV-Operation: " in headers:
+        return None
+    return answer.data
+
+
+def _key(tenant: str, owner: str, sid: str) -> str:
+    if not (is_name(tenant) and is_name(owner) and is_name(sid)):
+        raise Refusal(404, f"no name of a subscription: {owner!r:.80} {sid!r:.80}")
+    return subscription_key(tenant, owner, sid)
