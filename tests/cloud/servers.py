@@ -124,11 +124,16 @@ class Server:
 
 
 class NatsServer(Server):
-    """nats-server with JetStream and an MQTT listener. `extra`, `jetstream`, `mqtt` go into those blocks."""
+    """nats-server with JetStream and an MQTT listener. `extra`, `jetstream`, `mqtt` go into those blocks.
+
+    What an MQTT client does not acknowledge comes again `ack_wait` after it was sent, be the client new or not.
+    """
 
     kind = "nats"
 
-    def __init__(self, folder: Path, *, extra: str = "", jetstream: str = "", mqtt: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, extra: str = "", jetstream: str = "", mqtt: str = "", ack_wait: str = "10s"
+    ) -> None:
         super().__init__(folder, free_ports(2))
         self.port, self.mqtt_port = self.ports
         self.url = f"nats://{HOST}:{self.port}"
@@ -143,7 +148,7 @@ jetstream {{
   limits {{ default_max_consumers: 100000 }}
   {jetstream}
 }}
-mqtt {{ listen: "{HOST}:{self.mqtt_port}", max_ack_pending: 1000, ack_wait: "10s" {mqtt} }}
+mqtt {{ listen: "{HOST}:{self.mqtt_port}", max_ack_pending: 1000, ack_wait: "{ack_wait}" {mqtt} }}
 {extra}
 """
         )
@@ -171,7 +176,7 @@ class MosquittoServer(Server):
 
     kind = "mosquitto"
 
-    def __init__(self, folder: Path, *, extra: str = "", listener: str = "") -> None:
+    def __init__(self, folder: Path, *, extra: str = "", listener: str = "", anonymous: bool = True) -> None:
         super().__init__(folder, free_ports(1))
         (self.mqtt_port,) = self.ports
         self.port = self.mqtt_port
@@ -179,7 +184,7 @@ class MosquittoServer(Server):
             f"""per_listener_settings false
 listener {self.port} {HOST}
 {listener}
-allow_anonymous true
+allow_anonymous {str(anonymous).lower()}
 persistence true
 persistence_location {folder}/
 autosave_interval 1

@@ -105,8 +105,8 @@ class MqttClient:
         self._task: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
         self._closed = False
-        self._trouble: str | None = None
-        """What was said last about why there is no connection."""
+        self.trouble: str | None = None
+        """Why there is no connection, if there is none."""
 
     # ---- Connection --------------------------------------------------------------------------------------------
 
@@ -152,7 +152,8 @@ class MqttClient:
                 await link.open()
                 await link.lost
                 if not self._closed:
-                    log.warning("%s: connection lost: %s", self.target.client_id, link.why)
+                    self.trouble = f"connection lost: {link.why}"
+                    log.warning("%s: %s", self.target.client_id, self.trouble)
             except (OSError, TimeoutError, MqttError) as error:
                 if not self._go_on_after(error):
                     return
@@ -167,9 +168,9 @@ class MqttClient:
         if isinstance(error, MqttRefused) and error.for_good and self._started and not self._started.done():
             self._started.set_exception(error)
             return False
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            log.warning("%s: %s", self.target.client_id, self._trouble or type(error).__name__)
+        if str(error) != self.trouble:
+            self.trouble = str(error)
+            log.warning("%s: %s", self.target.client_id, self.trouble or type(error).__name__)
         return True
 
     def _begin(self, answer: ConnAck) -> None:
@@ -177,7 +178,7 @@ class MqttClient:
         assert self._link is not None
         self.connections += 1
         self.session_present = answer.session_present
-        self._trouble = None
+        self.trouble = None
         if self._filters and not answer.session_present:
             self._link.send(codec.subscribe(_RESUBSCRIBE_ID, self._filters))
         for packet, _ in self._asked.values():
