@@ -191,10 +191,11 @@ class Reader:
         self._subscription = await self._connection.listen(inbox, self._on_message)
         call = f"CONSUMER.CREATE.{self.stream}.{name}" + (f".{self._filter}" if self._filter else "")
         request = {"stream_name": self.stream, "config": self._consumer(name, inbox)}
+        after = self.after  # messages that come before the answers move it on
         created = await self._connection.api(call, request)
         state = (await self._connection.api(f"STREAM.INFO.{self.stream}"))["state"]
-        if self.after > state["last_seq"]:
-            raise Truncated(self.stream, self.after, state["last_seq"])
+        if after > state["last_seq"]:
+            raise Truncated(self.stream, after, state["last_seq"])
         self._heard = monotonic()
         if not self._delivered:
             self.pending = created.get("num_pending", 0)

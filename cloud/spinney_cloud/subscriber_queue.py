@@ -196,7 +196,7 @@ class SubscriberQueues:
                 continue
             held.scheduled = None
             if held.options is None:
-                self._options_never_came(key, held, now)
+                self._options_never_came(key, held)
             else:
                 self._run(key, held, held.options, now)
 
@@ -403,7 +403,7 @@ class SubscriberQueues:
         expires = now + self.bounds.age
         return Item(last.key, payload, places, last.id, last.logged, last.age, expires, last.qos, digest=True)
 
-    def _options_never_came(self, key: Key, held: _Held, now: float) -> None:
+    def _options_never_came(self, key: Key, held: _Held) -> None:
         del self._held[key]
         for item in self._emptied(held):
             self._queue(item, DEFAULT)
