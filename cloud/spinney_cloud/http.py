@@ -15,10 +15,12 @@ from prometheus_client import generate_latest
 from .api.app import make_app
 from .api.auth import Door
 from .api.context import Api
+from .api.events import Streams
 from .api.observed import Observed
 from .api.server import ConnectionCounts, WebServer, load_certificate, tls_context, web_server
 from .api.slow_work import SlowWork
 from .nats_log import NatsLog
+from .note_feed import NoteFeed
 from .service import Service
 from .settings import Settings
 from .users import UsersFile
@@ -31,9 +33,11 @@ async def serve(service: Service) -> None:
     """Answer until told to stop."""
     context = tls_context(service.settings.http.tls)
     listening = listen(service)
-    async with await NatsLog.connect(service.endpoints, name=service.name) as nats_log:
+    async with await NatsLog.connect(service.endpoints, name=service.name) as nats_log, NoteFeed(nats_log) as feed:
         door = Door(UsersFile(service.settings.data).current, service.settings.security.anonymous, service.metrics)
-        api = Api(service, nats_log, door, SlowWork())
+        streams = Streams(feed)
+        service.metrics.register(streams)
+        api = Api(service, nats_log, door, SlowWork(), streams)
         app = Observed(make_app(api), service.metrics)
         server = web_server(app, service.settings.http, context, ConnectionCounts(service.metrics))
         service.health = lambda: health(nats_log)

@@ -7,7 +7,14 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from . import routes_discovery, routes_explain, routes_operations, routes_publications, routes_subscriptions
+from . import (
+    routes_discovery,
+    routes_explain,
+    routes_notifications,
+    routes_operations,
+    routes_publications,
+    routes_subscriptions,
+)
 from .bodies import BodyLimit
 from .context import Api
 from .errors import ProblemDetail, install, problems
@@ -32,8 +39,9 @@ def make_app(api: Api) -> FastAPI:
     )
     app.state.api = api
     install(app)
-    for module in (routes_publications, routes_subscriptions, routes_explain, routes_discovery):
-        app.include_router(module.router, prefix="/v1", responses=problems(401, 403, 503))
+    for module in (routes_publications, routes_notifications, routes_subscriptions, routes_explain, routes_discovery):
+        app.include_router(module.router, responses=problems(401, 403, 503))
+    app.include_router(routes_operations.letters, responses=problems(401, 403, 503))
     app.include_router(routes_operations.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
     app.add_middleware(BodyLimit, max_bytes=api.service.settings.http.max_body)

@@ -78,6 +78,9 @@ class Users(Protocol):
     def authenticate_token(self, token: str) -> User | None:
         """The user whose token it is."""
 
+    def tenant_of(self, client: str) -> str | None:
+        """Whose a client's things are; None for a client that there is not."""
+
     def __len__(self) -> int:
         """How many there are. None: everybody on loopback may do everything."""
 
@@ -131,6 +134,30 @@ class Door:
         if caller is None:
             raise self._stranger("wrong", "no such user, or another password or token")
         return caller
+
+    def watch(self, connection: HTTPConnection, caller: Caller) -> Callable[[], Coroutine[Any, Any, bool]]:
+        """Asks anew whether a caller who was let in still would be; passwords only when the users have changed."""
+        seen = self._read_users()
+        by_password = connection.headers.get("authorization", "").lower().startswith("basic ")
+
+        async def still() -> bool:
+            nonlocal seen
+            try:
+                users = self._read_users()
+                if users is seen and by_password:
+                    return True
+                allowed = await self.caller(connection) == caller
+            except Problem as problem:
+                return problem.status_code == 503  # it cannot be known now
+            seen = users
+            return allowed
+
+        return still
+
+    def tenant_of(self, client: str) -> str | None:
+        """Whose a client's things are; None for a client that there is not."""
+        users = self._read_users()
+        return DEFAULT_TENANT if users is None else users.tenant_of(client)
 
     def _read_users(self) -> Users | None:
         try:

@@ -14,6 +14,7 @@ from ..nats_log import NatsLog
 from ..service import Service
 from .auth import Caller, Door, Right
 from .errors import Problem
+from .events import Streams
 from .slow_work import SlowWork
 
 
@@ -25,6 +26,7 @@ class Api:
     log: NatsLog
     door: Door
     slow_work: SlowWork
+    streams: Streams
 
 
 def api_of(connection: HTTPConnection) -> Api:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
 import orjson
 
-from ..names import LOG, log_subject
+from ..names import DEAD, LOG, log_subject
 from ..nats_log import Message, NatsLog, read_range
 from ..records import Publications, RecordError, decode
 
@@ -42,6 +43,26 @@ async def _last_rows(log: NatsLog, tenant: str, first: int, last: int, count: in
         for message in messages:
             rows.extend(rows_of(message))
     return rows
+
+
+async def last_letters(
+    log: NatsLog, subject: str, before: int | None, count: int, wanted: Callable[[Message], bool]
+) -> tuple[list[Message], int | None]:
+    """The newest wanted dead letters, newest first, and the sequence before which there may be older ones."""
+    state = await log.state(DEAD)
+    deadline = time.monotonic() + MAX_SECONDS
+    found: list[Message] = []
+    end, step = state.last if before is None else min(before - 1, state.last), FIRST_STEP
+    while end >= state.first and len(found) < count and time.monotonic() < deadline:
+        start = max(state.first, end - step + 1)
+        newest: deque[Message] = deque(maxlen=count - len(found))
+        async for messages in read_range(log, DEAD, start, end, filter_subject=subject):
+            newest.extend(message for message in messages if wanted(message))
+        found.extend(reversed(newest))
+        end, step = start - 1, min(2 * step, LAST_STEP)
+    if len(found) == count:
+        end = found[-1].sequence - 1
+    return found, end + 1 if end >= state.first else None
 
 
 def rows_of(message: Message) -> list[dict[str, Any]]:

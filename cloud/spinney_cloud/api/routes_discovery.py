@@ -13,7 +13,7 @@ from .context import Api, api_of, reply
 from .errors import Problem, problems
 from .models import MAX_RADIUS_METERS, Activations, After, Brokers, Limit, Sources
 
-router = APIRouter(tags=["discovery"])
+router = APIRouter(prefix="/v1", tags=["discovery"])
 Looking = Annotated[Caller, Depends(needs(Right.LOOK))]
 Context = Annotated[Api, Depends(api_of)]
 

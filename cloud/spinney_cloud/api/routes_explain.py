@@ -19,7 +19,7 @@ from .explaining import explain_all, read_subscription
 from .log_tail import last_publications
 from .models import ExplainBody, Explanations
 
-router = APIRouter(tags=["subscriptions"], route_class=JsonRoute)
+router = APIRouter(prefix="/v1", tags=["subscriptions"], route_class=JsonRoute)
 
 
 @router.post("/explain", response_model=Explanations, responses=problems(400, 413, 415, 422, 429))

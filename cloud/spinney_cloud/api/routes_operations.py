@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse, Response
 
 from ..log_errors import LogError
-from ..nats_log import NatsLog
+from ..names import dead_subject
+from ..nats_log import Message, NatsLog
 from .auth import Caller, Right, needs
 from .context import Api, api_of, reply
 from .errors import Problem, problems
-from .models import Health
+from .log_tail import last_letters
+from .models import DeadLetters, Health, Limit
 
 router = APIRouter(tags=["operations"])
+letters = APIRouter(prefix="/v1", tags=["operations"])
 Context = Annotated[Api, Depends(api_of)]
 
 PROCESSES = ("gateway", "matcher", "coordinator", "delivery", "http")
@@ -96,3 +99,42 @@ async def _ask(log: NatsLog, process: str, what: str) -> bytes | None:
         return await log.ask(process, what, timeout_seconds=ASK_SECONDS)
     except LogError:
         return None
+
+
+@letters.get("/dead-letters", response_model=DeadLetters, responses=problems(422))
+async def dead_letters(
+    caller: Annotated[Caller, Depends(needs(Right.OPERATE))],
+    api: Context,
+    stage: Annotated[Literal["intake", "request", "delivery"] | None, Query(description="Where it ended")] = None,
+    client: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Whose")] = None,
+    limit: Limit = 100,
+    before: Annotated[int | None, Query(ge=1, le=2**53, description="`next` of the page before")] = None,
+) -> Response:
+    """What was refused or could not be delivered, the newest first."""
+    subject = dead_subject(stage or "*", client or "*")
+
+    def wanted(message: Message) -> bool:
+        return _tenant(api, message) == caller.tenant
+
+    found, after = await last_letters(api.log, subject, before, limit, wanted)
+    return reply({"letters": [_letter(message) for message in found], "next": after})
+
+
+def _tenant(api: Api, message: Message) -> str | None:
+    """As the letter says, or else its client's."""
+    said = _read_letter(message).get("tenant")
+    return said if isinstance(said, str) else api.door.tenant_of(message.subject.rpartition(".")[2])
+
+
+def _read_letter(message: Message) -> dict[str, Any]:
+    try:
+        item = orjson.loads(message.data)
+    except orjson.JSONDecodeError:
+        return {}
+    return item if isinstance(item, dict) else {}
+
+
+def _letter(message: Message) -> dict[str, Any]:
+    _, _, stage, client = message.subject.split(".")
+    shown = {"sequence": message.sequence, "time": message.time, "stage": stage, "client": client}
+    return {**shown, "letter": _read_letter(message)}

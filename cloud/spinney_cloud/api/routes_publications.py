@@ -18,7 +18,7 @@ from .context import Api, api_of, reply
 from .errors import Problem, problems
 from .models import Intake
 
-router = APIRouter(tags=["publications"])
+router = APIRouter(prefix="/v1", tags=["publications"])
 
 STORE_SECONDS = 30.0
 """Beyond it the client is told to send again; what has an id is not stored twice."""

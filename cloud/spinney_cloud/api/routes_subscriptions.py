@@ -31,7 +31,7 @@ from .models import (
     SubscriptionView,
 )
 
-router = APIRouter(tags=["subscriptions"], route_class=JsonRoute)
+router = APIRouter(prefix="/v1", tags=["subscriptions"], route_class=JsonRoute)
 Asking = Annotated[Caller, Depends(needs(Right.SUBSCRIBE))]
 Context = Annotated[Api, Depends(api_of)]
 _BODY = problems(400, 413, 415, 422)
@@ -68,8 +68,8 @@ async def create(
     sid = body.sid or secrets.token_hex(8)
     if dry_run_:
         return await _dry_run(api, caller.tenant, owner, sid, body.subscription, last)
-    kept = await _put(api, caller, owner, sid, body, create=True)
-    return reply(view(kept), 201, {"Location": f"/v1/subscriptions/{sid}"})
+    answer = await _put(api, caller, owner, sid, body, create=True)
+    return reply(view(answer["subscription"]), 201, {"Location": f"/v1/subscriptions/{sid}"})
 
 
 async def _dry_run(api: Api, tenant: str, owner: str, sid: str, source: str | dict[str, Any], last: str) -> Response:
@@ -127,8 +127,8 @@ async def one(sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Re
 )
 async def put(body: SubscriptionBody, sid: Sid, caller: Asking, api: Context, owner: Owner = None) -> Response:
     """Makes or changes a subscription. One that means the same as before goes on with its state."""
-    kept = await _put(api, caller, owner_of(caller, owner), sid, body, create=False)
-    return reply(view(kept))
+    answer = await _put(api, caller, owner_of(caller, owner), sid, body, create=False)
+    return reply(view(answer["subscription"]), 200 if answer.get("existed", True) else 201)
 
 
 async def _put(
@@ -136,8 +136,7 @@ async def _put(
 ) -> dict[str, Any]:
     given = body.model_dump(exclude={"sid"}, exclude_unset=True)  # what is not given may stand in the subscription
     question = {"tenant": caller.tenant, "owner": owner, "sid": sid, "create": create, **given}
-    kept: dict[str, Any] = (await ask(api.log, "coordinator", "put", **question))["subscription"]
-    return kept
+    return await ask(api.log, "coordinator", "put", **question)
 
 
 @router.delete("/subscriptions/{sid}", status_code=204, responses=problems(404, 422))
