@@ -31,7 +31,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/notifications", response_class=EventStream, responses={**_STREAM, **problems(422, 429)})
+@router.get("/notifications", response_class=Response, responses={**_STREAM, **problems(422, 429)})
 async def notifications(
     request: Request, caller: Asking, api: Context, owner: Owner = None, last: EventId = None, after: After = None
 ) -> Response:
@@ -41,7 +41,7 @@ async def notifications(
 
 @router.get(
     "/subscriptions/{sid}/notifications",
-    response_class=EventStream,
+    response_class=Response,
     responses={**_STREAM, **problems(404, 422, 429)},
 )
 async def notifications_of_one(
