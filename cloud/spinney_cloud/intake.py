@@ -26,6 +26,8 @@ from .source_owners import NotTheOwner, SourceOwners
 MAX_SOURCE = 256
 """Characters of a source's name."""
 _DIGEST_LENGTH = 16
+_RUN_BYTES = 100
+_MARK_BYTES = 100
 
 
 class Sender(NamedTuple):
@@ -45,6 +47,8 @@ class Taken:
     labels: list[RowLabel] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     batch: str | int | None = None
+    busy: str | None = None
+    """Why nothing is taken now although nothing is wrong with it: it should be sent again."""
 
     def stored(self) -> dict[str, tuple[int, int]]:
         """Of each source the newest number: what the sender is told once it is in the log."""
@@ -84,26 +88,26 @@ class Intake:
 
     def _take(self, sender: Sender, batch: Batch, received: float) -> Taken:
         taken = Taken(refusals=batch.refusals, batch=batch.batch)
-        rows = batch.rows
-        allowed = self._rates.take(sender.client, len(rows), received)
-        if allowed < len(rows):
-            reason = f"rate: more than {self.limits.rate} readings a second over ten seconds"
-            taken.refusals += [
-                Refusal(place, _id_of(row), reason, "rate")
-                for row, place in zip(rows[allowed:], batch.places[allowed:], strict=True)
-            ]
-            rows = rows[:allowed]
-        moved = self._rows(sender, batch, rows, taken)
+        wanted = len(batch.rows)
+        if wanted > self._rates.capacity:
+            reason = f"rate: {wanted} readings at once; {int(self._rates.capacity)} may come in ten seconds"
+            taken.refusals = [Refusal(None, None, reason, "rate")]
+            return taken
+        if not self._rates.allow(sender.client, wanted, received):
+            taken.busy = f"rate: more than {self.limits.rate} readings a second over ten seconds; send it again later"
+            taken.refusals = []
+            return taken
+        moved = self._rows(sender, batch, taken)
         self._labels(sender, batch, moved, taken)
         return taken
 
-    def _rows(self, sender: Sender, batch: Batch, rows: list[Any], taken: Taken) -> dict[int, int]:
+    def _rows(self, sender: Sender, batch: Batch, taken: Taken) -> dict[int, int]:
         """Take in the rows; if there are labels, says to which row each accepted place went."""
         runs = _Runs(sender, batch.epochs, self._numbers, self._owners)
         most, from_door = self.limits.attributes, batch.from_door
         out: list[dict[str, Any]] = taken.rows
         moved: dict[int, int] = {}
-        for row, place in zip(rows, batch.places, strict=False):
+        for row, place in zip(batch.rows, batch.places, strict=True):
             try:
                 clean = row if from_door and _is_fine(row) else read(row)
                 if len(clean) > most:
@@ -283,30 +287,36 @@ class Part(NamedTuple):
     labels: tuple[RowLabel, ...]
     """With rows counted from this part's first."""
 
+    @property
+    def size(self) -> int:
+        """About its bytes in a record."""
+        marks = sum(2 + len(one.label.membership) for one in self.labels)
+        return len(self.body) + _RUN_BYTES * len(self.runs) + _MARK_BYTES * marks
+
 
 class TooLargeForRecord(ValueError):
     """A single row that no record can hold."""
 
     def __init__(self, row: int, size: int) -> None:
-        super().__init__(f"a row of {size} bytes")
+        super().__init__(f"row {row} has {size} bytes")
         self.row = row
         self.size = size
 
 
-def parts(taken: Taken, max_bytes: int) -> Iterator[Part]:
-    """All of it in order, in as few parts as may be; TooLargeForRecord before anything if a row fits in none."""
+def parts(taken: Taken, part_bytes: int, row_bytes: int) -> Iterator[Part]:
+    """All of it in order, in parts of about `part_bytes`; TooLargeForRecord if one row is beyond `row_bytes`."""
     body = orjson.dumps(taken.rows)[1:-1]
-    if len(body) <= max_bytes:
+    if len(body) <= min(part_bytes, row_bytes):
         yield Part(body, len(taken.rows), tuple(taken.runs), tuple(taken.labels))
         return
     encoded = [orjson.dumps(row) for row in taken.rows]
     for place, row in enumerate(encoded):
-        if len(row) > max_bytes:
+        if len(row) > row_bytes:
             raise TooLargeForRecord(place, len(row))
     first = 0
     while first < len(encoded):
-        last, size = first, -1
-        while last < len(encoded) and size + 1 + len(encoded[last]) <= max_bytes:
+        last, size = first + 1, len(encoded[first])
+        while last < len(encoded) and size + 1 + len(encoded[last]) <= part_bytes:
             size += 1 + len(encoded[last])
             last += 1
         runs = tuple(_between(taken.runs, first, last))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from pathlib import Path
+
+from .data_dir import write_whole
 
 MAX_SOURCES = 100_000
 """Sources whose counters are kept; one that comes back after it was forgotten goes on beyond all forgotten ones."""
@@ -54,10 +55,5 @@ def next_boot(data: Path, now: float) -> int:
         data.mkdir(parents=True, exist_ok=True)
     except ValueError:
         boot += 1  # a damaged file: the clock must do
-    part = path.with_suffix(".part")
-    with part.open("w") as file:
-        file.write(f"{boot}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_whole(path, f"{boot}\n".encode())
     return boot

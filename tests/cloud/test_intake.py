@@ -126,7 +126,7 @@ def test_in_an_array_what_is_refused_harms_no_other_row(written):
 @given(st.lists(written_rows(), max_size=4))
 def test_what_goes_to_the_log_is_what_the_cores_reader_accepts(written):
     taken = take(("[" + ",".join(written) + "]").encode(errors="surrogatepass"))
-    rows = b"[" + b",".join(part.body for part in parts(taken, 2**20)) + b"]"
+    rows = b"[" + b",".join(part.body for part in parts(taken, 2**20, 2**20)) + b"]"
     events = read_events(rows)
     assert [read(event) for event in events] == [read(row) for row in taken.rows]
     assert b"\n" not in rows
@@ -387,29 +387,46 @@ def test_limits_are_refused_loudly():
     assert refused(take([{"a": 1}, {"a": 1, "b": 2}], attributes=1)) == [(1, "row")]
 
 
-def test_beyond_the_rate_the_rest_is_refused_and_other_clients_are_not():
+def test_beyond_the_rate_a_client_is_told_to_send_again_and_others_are_not():
     door = intake(rate=1)
-    payload = orjson.dumps([{"NO2": number} for number in range(15)])
-    taken = door.take(KIT, payload, 1000.0)
-    assert len(taken.rows) == 10
-    assert refused(taken) == [(row, "rate") for row in range(10, 15)]
-    assert len(door.take(Sender("default", "van"), payload, 1000.0).rows) == 10
-    assert len(door.take(KIT, payload, 1003.0).rows) == 3
+    payload = orjson.dumps({"batch": "b1", "publications": [{"NO2": number} for number in range(8)]})
+    assert len(door.take(KIT, payload, 1000.0).rows) == 8
+    busy = door.take(KIT, payload, 1000.0)
+    assert (busy.rows, busy.refusals, busy.batch) == ([], [], "b1")
+    assert "rate" in busy.busy
+    assert len(door.take(Sender("default", "van"), payload, 1000.0).rows) == 8
+    assert len(door.take(KIT, payload, 1006.0).rows) == 8
+
+
+def test_a_payload_that_the_rate_never_allows_is_refused_for_good():
+    taken = take([{"NO2": number} for number in range(11)], rate=1)
+    assert refused(taken) == [(None, "rate")]
+    assert taken.busy is None
+
+
+def test_who_was_too_quick_waits_until_the_bucket_is_half_full():
+    limit = RateLimit(1.0)
+    assert limit.allow("kit", 10, 0.0)
+    assert not limit.allow("kit", 1, 0.5)
+    assert not limit.allow("kit", 1, 4.9)
+    assert limit.allow("kit", 1, 5.0)
+    assert limit.allow("kit", 4, 5.0)
 
 
 def test_a_clock_that_steps_back_adds_nothing_and_takes_nothing():
     limit = RateLimit(1.0)
-    assert limit.take("kit", 6, 1000.0) == 6
-    assert limit.take("kit", 9, 10.0) == 4
-    assert limit.take("kit", 9, 12.0) == 2
+    assert limit.allow("kit", 5, 1000.0)
+    assert limit.allow("kit", 4, 10.0)
+    assert limit.allow("kit", 3, 12.0)
+    assert not limit.allow("kit", 1, 12.0)
 
 
 def test_forgotten_clients_are_bounded():
     limit = RateLimit(1.0, limit=2)
     for name in "abc":
-        limit.take(name, 10, 0.0)
-    assert limit.take("c", 1, 0.0) == 0
-    assert limit.take("a", 1, 0.0) == 1
+        limit.allow(name, 10, 0.0)
+    assert not limit.allow("c", 1, 0.0)
+    assert limit.allow("a", 1, 0.0)
 
 
 # ---- parts
@@ -419,8 +436,8 @@ def test_forgotten_clients_are_bounded():
 def test_parts_are_all_of_it_in_order_and_none_is_too_large(rows, size):
     taken = take([{**row, "NO2": 1} for row in rows])
     taken.labels = [RowLabel(row, "f", label()) for row in range(len(rows))] + [RowLabel(None, "f", label())]
-    made = list(parts(taken, size))
-    assert all(len(part.body) <= size for part in made)
+    made = list(parts(taken, size, 400))
+    assert all(len(part.body) <= size or part.rows == 1 for part in made)
     assert [row for part in made for row in orjson.loads(b"[" + part.body + b"]")] == taken.rows
     at = 0
     for part in made:
@@ -435,7 +452,7 @@ def test_parts_are_all_of_it_in_order_and_none_is_too_large(rows, size):
 def test_a_row_that_no_record_holds_is_said_before_anything():
     taken = take([{"a": "x"}, {"a": "x" * 500}])
     with pytest.raises(TooLargeForRecord) as error:
-        list(parts(taken, 200))
+        list(parts(taken, 100, 200))
     assert error.value.row == 1
-    assert not next(iter(parts(Taken(), 200))).rows
+    assert not next(iter(parts(Taken(), 100, 200))).rows
     assert math.isfinite(error.value.size)

@@ -1,0 +1,172 @@
+"""What the gateway tells clients on `reply`: refusals at once and in full, `stored` put together per client.
+
+To one client one message is under way at a time, and the next goes a little later; whatever is said meanwhile goes
+into it. So telling never slows the intake, and a client that sends quickly hears a hundred times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import orjson
+
+from .mqtt import MqttClient, MqttError
+from .names import topic
+from .payloads import Refusal
+
+INTERVAL_SECONDS = 0.01
+"""Between two `stored` to one client."""
+MAX_REFUSALS = 500
+"""In one message."""
+MAX_WAITING = 1_000
+"""Messages that wait for one client, and batches that one message names; beyond them new ones are dropped."""
+MAX_SOURCES = 1_000
+"""That one message says are stored."""
+MAX_GREETED = 100_000
+"""Clients of which it is known that they have heard our limits."""
+
+
+@dataclass(slots=True)
+class _Client:
+    """What one client is to be told."""
+
+    messages: deque[dict[str, Any]] = field(default_factory=deque)
+    stored: dict[str, tuple[int, int]] = field(default_factory=dict)
+    batches: list[str | int] = field(default_factory=list)
+    under_way: bool = False
+
+
+class Replies:
+    """Speaks through one MQTT client. `run` does the work."""
+
+    def __init__(self, mqtt: MqttClient, max_payload: int) -> None:
+        self.max_payload = max_payload
+        """What a client's payload may have: the first reply says it."""
+        self.sent = 0
+        self.dropped = 0
+        self._mqtt = mqtt
+        self._clients: dict[str, _Client] = {}
+        self._due: OrderedDict[str, None] = OrderedDict()
+        self._greeted: OrderedDict[str, None] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._silence = asyncio.Event()
+        self._silence.set()
+
+    # ---- What is to be said
+
+    def stored(self, client: str, numbers: Mapping[str, tuple[int, int]], batch: str | int | None) -> None:
+        """Everything of these sources up to these numbers is stored, and so is the batch."""
+        told = self._client(client)
+        room = len(told.batches) < MAX_WAITING if batch is not None else len(told.stored) < MAX_WAITING * MAX_SOURCES
+        if not room:
+            self.dropped += 1
+            return
+        for source, number in numbers.items():
+            if number > told.stored.get(source, (-1, -1)):
+                told.stored[source] = number
+        if batch is not None:
+            told.batches.append(batch)
+
+    def refused(self, client: str, refusals: Sequence[Refusal], batch: str | int | None) -> None:
+        """These will never be stored. It is said before what is stored of the same payload."""
+        for first in range(0, len(refusals), MAX_REFUSALS):
+            items = [_item(each) for each in refusals[first : first + MAX_REFUSALS]]
+            self.tell(client, {"refused": items} | ({} if batch is None else {"batch": batch}))
+
+    def tell(self, client: str, message: dict[str, Any]) -> None:
+        """Anything else."""
+        told = self._client(client)
+        if len(told.messages) >= MAX_WAITING:
+            self.dropped += 1
+            return
+        told.messages.append(message)
+
+    def _client(self, client: str) -> _Client:
+        told = self._clients.get(client)
+        if told is None:
+            told = self._clients[client] = _Client()
+            self._silence.clear()
+        if not told.under_way:
+            self._due[client] = None
+            self._wake.set()
+        return told
+
+    # ---- Saying it
+
+    @property
+    def pending(self) -> int:
+        """Clients that have not heard all."""
+        return len(self._clients)
+
+    async def drain(self) -> None:
+        """Wait until all clients have heard all; `run` must be running."""
+        await self._silence.wait()
+
+    async def run(self) -> None:
+        """Tell, until cancelled."""
+        while True:
+            while not self._due:
+                self._wake.clear()
+                await self._wake.wait()
+            client, _ = self._due.popitem(last=False)
+            await self._send(client, self._clients[client])
+
+    async def _send(self, client: str, told: _Client) -> None:
+        data = orjson.dumps(self._greeting(client) | _next(told))
+        told.under_way = True
+        try:
+            future = await self._mqtt.publish(topic(client, "reply"), data)
+        except MqttError:
+            self.dropped += 1
+            self._again(client)
+        else:
+            future.add_done_callback(partial(self._sent, client))
+
+    def _greeting(self, client: str) -> dict[str, Any]:
+        if client in self._greeted:
+            return {}
+        self._greeted[client] = None
+        if len(self._greeted) > MAX_GREETED:
+            self._greeted.popitem(last=False)
+        return {"max_payload": self.max_payload}
+
+    def _sent(self, client: str, future: asyncio.Future[None]) -> None:
+        if future.cancelled():
+            return
+        self.sent += 1
+        told = self._clients[client]
+        urgent = bool(told.messages)
+        asyncio.get_running_loop().call_later(0.0 if urgent else INTERVAL_SECONDS, self._again, client)
+
+    def _again(self, client: str) -> None:
+        told = self._clients[client]
+        told.under_way = False
+        if told.messages or told.stored or told.batches:
+            self._due[client] = None
+            self._wake.set()
+        else:
+            del self._clients[client]
+            if not self._clients:
+                self._silence.set()
+
+
+def _item(refusal: Refusal) -> dict[str, Any]:
+    item: dict[str, Any] = {"row": refusal.row, "reason": refusal.reason}
+    return item if refusal.id is None else {**item, "id": refusal.id}
+
+
+def _next(told: _Client) -> dict[str, Any]:
+    """The next message to a client: a refusal before what is stored."""
+    if told.messages:
+        return told.messages.popleft()
+    sources = list(told.stored)[:MAX_SOURCES]
+    message: dict[str, Any] = {"stored": {source: told.stored.pop(source) for source in sources}}
+    if told.batches and not told.stored:
+        message["batch"] = told.batches[0] if len(told.batches) == 1 else told.batches
+        told.batches = []
+    return message
