@@ -41,7 +41,7 @@ def make_app(api: Api) -> FastAPI:
     install(app)
     for module in (routes_publications, routes_notifications, routes_subscriptions, routes_explain, routes_discovery):
         app.include_router(module.router, responses=problems(401, 403, 503))
-    app.include_router(routes_operations.letters, responses=problems(401, 403, 503))
+    app.include_router(routes_operations.versioned, responses=problems(401, 403, 503))
     app.include_router(routes_operations.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
     app.add_middleware(BodyLimit, max_bytes=api.service.settings.http.max_body)

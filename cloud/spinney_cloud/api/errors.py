@@ -30,7 +30,7 @@ class Mistake(BaseModel):
 class RefusedRow(BaseModel):
     """A publication that was not taken."""
 
-    row: int = Field(ge=0)
+    row: int | None = Field(default=None, description="Where it stands, from 0; null: the whole payload")
     reason: str
     id: str | None = None
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from .errors import RefusedRow
+
 MAX_TEXT = 256 * 1024
 """Characters of a subscription's text."""
 MAX_LABELS = 64
@@ -57,8 +59,14 @@ class Intake(BaseModel):
 
     ids: list[str] = Field(description="Of those that are stored, in their order")
     stored: dict[str, tuple[int, int]] = Field(description="For each source, boot and number of the last")
-    refused: list[dict[str, Any]] = Field(description="`row` and `reason` of those that are not")
+    refused: list[RefusedRow]
     batch: Any = None
+
+
+class Unpublished(BaseModel):
+    """A publication that is no longer valid."""
+
+    id: str
 
 
 # ---- Subscriptions
@@ -228,6 +236,13 @@ class DeadLetters(BaseModel):
 
     letters: list[DeadLetter]
     next: int | None = Field(description="For `before`; null when there are no older ones")
+
+
+class Released(BaseModel):
+    """A reader that the log waits for no longer."""
+
+    reader: str
+    floor: int = Field(description="It is waited for again once it has read beyond this")
 
 
 class ProcessHealth(BaseModel):

@@ -6,21 +6,22 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse, Response
 
 from ..log_errors import LogError
 from ..names import dead_subject
 from ..nats_log import Message, NatsLog
+from .asks import ask
 from .auth import Caller, Right, needs
 from .context import Api, api_of, reply
 from .errors import Problem, problems
 from .log_tail import last_letters
-from .models import DeadLetters, Health, Limit
+from .models import DeadLetters, Health, Limit, Released
 
 router = APIRouter(tags=["operations"])
-letters = APIRouter(prefix="/v1", tags=["operations"])
+versioned = APIRouter(prefix="/v1", tags=["operations"])
 Context = Annotated[Api, Depends(api_of)]
 
 PROCESSES = ("gateway", "matcher", "coordinator", "delivery", "http")
@@ -101,7 +102,7 @@ async def _ask(log: NatsLog, process: str, what: str) -> bytes | None:
         return None
 
 
-@letters.get("/dead-letters", response_model=DeadLetters, responses=problems(422))
+@versioned.get("/dead-letters", response_model=DeadLetters, responses=problems(422))
 async def dead_letters(
     caller: Annotated[Caller, Depends(needs(Right.OPERATE))],
     api: Context,
@@ -118,6 +119,17 @@ async def dead_letters(
 
     found, after = await last_letters(api.log, subject, before, limit, wanted)
     return reply({"letters": [_letter(message) for message in found], "next": after})
+
+
+@versioned.post("/readers/{reader}/release", response_model=Released, responses=problems(404, 422))
+async def release(
+    reader: Annotated[Literal["matcher", "delivery", "pipeline"], Path(description="As /readyz names it")],
+    _: Annotated[Caller, Depends(needs(Right.OPERATE))],
+    api: Context,
+) -> Response:
+    """The log is purged although this reader has not read all, and may lose what it has not; until it goes on."""
+    answer = await ask(api.log, "gateway", "release", reader=reader)
+    return reply({"reader": reader, "floor": answer["floor"]})
 
 
 def _tenant(api: Api, message: Message) -> str | None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from ..payloads import CONTENT_TYPES
-from .asks import ask_bytes
+from .asks import ask, ask_bytes
 from .auth import Caller, Right, needs
 from .context import Api, api_of, reply
 from .errors import Problem, problems
-from .models import Intake
+from .models import Intake, Unpublished
 
 router = APIRouter(prefix="/v1", tags=["publications"])
+
+Publishing = Annotated[Caller, Depends(needs(Right.PUBLISH))]
+Context = Annotated[Api, Depends(api_of)]
 
 STORE_SECONDS = 30.0
 """Beyond it the client is told to send again; what has an id is not stored twice."""
@@ -50,9 +53,7 @@ _BODY = {"required": True, "content": {kind: {"schema": _SCHEMAS[kind]} for kind
     responses=problems(400, 408, 413, 415, 422, 429),
     openapi_extra={"requestBody": _BODY},
 )
-async def publish(
-    request: Request, caller: Annotated[Caller, Depends(needs(Right.PUBLISH))], api: Annotated[Api, Depends(api_of)]
-) -> Response:
+async def publish(request: Request, caller: Publishing, api: Context) -> Response:
     """Stores what can be stored, and names what cannot. An answer 200 means that the log has it."""
     payload = await request.body()
     check_form(request.headers.get("content-type", ""), payload)
@@ -63,6 +64,17 @@ async def publish(
         first = taken["refused"][0]
         raise Problem(422, f"nothing was stored: {first['reason']}", fields={"refused": taken["refused"]})
     return reply({name: taken.get(name) for name in ("ids", "stored", "refused", "batch")})
+
+
+@router.delete("/publications", response_model=Unpublished, responses=problems(422))
+async def unpublish(
+    caller: Publishing,
+    api: Context,
+    id: Annotated[str, Query(min_length=5, max_length=400, description="source:boot:sequence")],
+) -> Response:
+    """From now on a publication is no longer valid: new subscriptions do not get it."""
+    answer = await ask(api.log, "gateway", "unpublish", tenant=caller.tenant, client=caller.name, id=id)
+    return reply({"id": answer["id"]})
 
 
 def check_form(content_type: str, payload: bytes) -> None:
