@@ -89,7 +89,10 @@ class StandIn:
                 if not self.deaf:
                     self._store(client, json.loads(message.payload))
             case [_, client, "unpub"]:
-                self.unpublished.append(json.loads(message.payload)["id"])
+                id = json.loads(message.payload)["id"]
+                self.unpublished.append(id)
+                if not self.deaf:
+                    self.say(f"spinney/{client}/reply", {"request": "unpub", "id": id, "ok": True})
             case [_, client, "sub", sid]:
                 self._subscribe(client, sid, message.payload.decode())
 

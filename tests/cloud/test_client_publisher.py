@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from servers import MosquittoServer, NatsServer, free_ports
 from stand_in import StandIn, wait_until
 
@@ -372,6 +376,33 @@ def test_a_callback_that_fails_is_reported_and_harms_no_other(
         wait_until(lambda: len(told) == 2 and len(reported) == 2, "both callbacks")
     assert told == [receipt.id for receipt in receipts]
     assert reported == [ZeroDivisionError] * 2
+
+
+WORDS = ["stored", "batch", "refused", "row", "id", "reason", "max_payload", "request", "ok", "error", "kit"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3000) | st.floats() | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=6),
+    max_leaves=12,
+)
+
+
+class Message(NamedTuple):
+    """A reply that came over no link."""
+
+    payload: bytes
+
+    def ack(self) -> None:
+        """To nobody."""
+
+
+@given(JSON)
+def test_whatever_comes_as_a_reply_harms_nothing(item: object) -> None:
+    kit = Publisher("kit")
+    receipt = kit.publish({"n": 0})
+    kit.arrived(Message(json.dumps(item).encode()))  # type: ignore[arg-type]  # all that it needs of one
+    assert not receipt.stored
+    with contextlib.suppress(NotStored):
+        kit.close()
 
 
 def test_two_publishers_of_one_process_have_different_boots() -> None:

@@ -45,29 +45,30 @@ class Told(NamedTuple):
 def read(payload: bytes) -> Told:
     """ValueError for what is none."""
     item = json.loads(payload)
-    if not isinstance(item, dict):
-        raise ValueError("not an object")
-    if "digest" in item:
-        return Told(tuple(_notification(each) for each in item["digest"]), int(item.get("dropped", 0)))
-    return Told((_notification(item),), 0)
+    try:
+        if "digest" in item:
+            return Told(tuple(_notification(each) for each in item["digest"]), int(item.get("dropped", 0)))
+        return Told((_notification(item),), 0)
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"no notification: {error!r}") from error
 
 
 def _notification(item: Any) -> Notification:
-    try:
-        return Notification(
-            id=_text(item["id"]),
-            sid=_text(item["sid"]),
-            why=_text(item["why"]),
-            time=float(item["time"]),
-            publication=item.get("publication"),
-            scope=item.get("scope"),
-            since=item.get("since"),
-            rank=item.get("rank"),
-            reason=item.get("reason"),
-            also=tuple(item.get("also") or ()),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no notification: {error!r}") from error
+    publication = item.get("publication")
+    if publication is not None and not isinstance(publication, dict):
+        raise TypeError("a publication is an object")
+    return Notification(
+        id=_text(item["id"]),
+        sid=_text(item["sid"]),
+        why=_text(item["why"]),
+        time=float(item["time"]),
+        publication=publication,
+        scope=item.get("scope"),
+        since=item.get("since"),
+        rank=item.get("rank"),
+        reason=item.get("reason"),
+        also=tuple(_text(sid) for sid in item.get("also") or ()),
+    )
 
 
 def _text(value: Any) -> str:

@@ -31,6 +31,7 @@ from .errors import (
     PublicationDropped,
     PublicationRefused,
     PublicationTooLarge,
+    RequestRefused,
     TimedOut,
 )
 from .link import Arrived
@@ -43,7 +44,9 @@ WhenFull = Literal["wait", "raise", "drop_oldest"]
 MAX_SOURCES: Final = 100_000
 """That one publisher numbers."""
 MAX_UNPUBLISHED: Final = 10_000
-"""Withdrawals that the server has not yet taken."""
+"""Withdrawals that the cloud has not yet taken."""
+MAX_WITHDRAWALS: Final = 10
+"""How often one is sent before it is given up."""
 _NUMBERS_BYTES: Final = 64
 """More than what boot, sequence and the punctuation of `id` and `source` take."""
 MAX_CALLS: Final = 10_000
@@ -63,6 +66,12 @@ class Counts:
     """From a full outbox."""
     calls_left_out: int = 0
     """Callbacks that there was no room for."""
+
+
+@dataclass(slots=True)
+class _Withdrawal:
+    due: float = 0.0
+    sent: int = 0
 
 
 class Publisher:
@@ -103,6 +112,7 @@ class Publisher:
         self._outbox = DiskOutbox(outbox) if isinstance(outbox, Path) else outbox or Outbox()
         self._when_full = when_full
         self._full_wait = full_wait_seconds
+        self._resend_seconds = resend_seconds
         self._on_refused = on_refused
         self._on_connection = on_connection
         self._changed = threading.Condition(threading.RLock())
@@ -112,7 +122,7 @@ class Publisher:
         self._receipts: dict[int, Receipt] = {}
         self._numbers: dict[str, int] = {}
         self._batches: dict[int, str] = {}  # by the number of the server's acknowledgement
-        self._unpublished: OrderedDict[str, int | None] = OrderedDict()
+        self._unpublished: OrderedDict[str, _Withdrawal] = OrderedDict()
         self._calls: deque[Callable[[], object]] = deque(maxlen=MAX_CALLS)
         self._caller: Caller | None = None
         self._syncer: threading.Thread | None = None
@@ -257,7 +267,7 @@ class Publisher:
             self._check_open()
             if len(self._unpublished) >= MAX_UNPUBLISHED:
                 raise OutboxFull(len(self._unpublished), 0)
-            self._unpublished[text] = None
+            self._unpublished.setdefault(text, _Withdrawal())
         self._connection.wake()
 
     def flush(self, timeout_seconds: float | None = None) -> None:
@@ -295,7 +305,8 @@ class Publisher:
         with self._changed:
             self._up = True
             self._batches.clear()
-            self._unpublished = OrderedDict.fromkeys(self._unpublished)
+            for withdrawal in self._unpublished.values():
+                withdrawal.due = 0.0
             self._sending.again(time.monotonic())
         self._call_connection(True, "")
 
@@ -309,10 +320,6 @@ class Publisher:
         with self._changed:
             if (batch := self._batches.pop(mid, None)) is not None:
                 self._sending.acked(batch, time.monotonic())
-                return
-            for id in [id for id, number in self._unpublished.items() if number == mid]:
-                del self._unpublished[id]
-            self._changed.notify_all()
 
     def work(self, now: float) -> float | None:
         """Send what can be sent."""
@@ -325,10 +332,18 @@ class Publisher:
             while (message := self._sending.next(now)) is not None:
                 mid = self._connection.publish(self._access.topic("pub"), message.payload)
                 self._batches[mid] = message.batch
-            for id in [id for id, number in self._unpublished.items() if number is None]:
-                payload = json.dumps({"id": id}).encode()
-                self._unpublished[id] = self._connection.publish(self._access.topic("unpub"), payload)
-            return self._sending.due(now)
+            return _earliest(self._sending.due(now), self._unpublish(now))
+
+    def _unpublish(self, now: float) -> float | None:
+        """Send what is to be withdrawn, and again what nobody has answered; when the next is due."""
+        for id, withdrawal in [item for item in self._unpublished.items() if item[1].due <= now]:
+            if withdrawal.sent == MAX_WITHDRAWALS:
+                self._withdrawn({"id": id, "ok": False, "error": "no answer"})
+                continue
+            self._connection.publish(self._access.topic("unpub"), json.dumps({"id": id}).encode())
+            withdrawal.sent += 1
+            withdrawal.due = now + self._resend_seconds
+        return min((withdrawal.due for withdrawal in self._unpublished.values()), default=None)
 
     def arrived(self, message: Arrived) -> None:
         """A reply."""
@@ -342,6 +357,8 @@ class Publisher:
             return
         with self._changed:
             refused = self._sending.refused(reply)
+            if reply.get("refused") and not refused and "batch" not in reply:
+                _log.warning("%s refuses what %s sends: %.500s", self._access.server, self._access.name, reply)
             self.counts.refused += len(refused)
             reasons = {entry.place: reason for entry, reason in refused}
             self._settle(
@@ -350,8 +367,19 @@ class Publisher:
             stored = self._sending.stored(reply)
             self.counts.stored += len(stored)
             self._settle(stored, lambda _: None)
+            if reply.get("request") == "unpub":
+                self._withdrawn(reply)
             if isinstance(limit := reply.get("max_payload"), int):
                 self._limit(limit)
+
+    def _withdrawn(self, reply: Mapping[str, Any]) -> None:
+        id = str(reply.get("id"))
+        known = self._unpublished.pop(id, None)
+        if known is not None and not reply.get("ok") and self._on_refused is not None:
+            reason = reply.get("error")
+            text = reason.get("message") if isinstance(reason, dict) else reason
+            self._call(partial(self._on_refused, id, RequestRefused("unpublish", id, str(text))))
+        self._changed.notify_all()
 
     def _limit(self, max_payload: int) -> None:
         """The cloud has said how large a message may be."""
@@ -411,3 +439,7 @@ class Publisher:
                 _log.error("the outbox may not outlive a power cut: %s", error)  # the text says it all
             finally:
                 os.close(file)
+
+
+def _earliest(one: float | None, other: float | None) -> float | None:
+    return one if other is None else other if one is None else min(one, other)

@@ -318,7 +318,7 @@ class Subscriber:
         if not isinstance(reply, dict):
             raise ValueError("not an object")
         with self._changed:
-            request = self._requests.get(reply.get("sid", ""))
+            request = self._requests.get(str(reply.get("sid")))
             if request is not None and request.is_answered_by(reply):
                 request.reply = reply
                 self._changed.notify_all()
