@@ -53,7 +53,7 @@ class NatsPorts(NamedTuple):
     """Where it listens."""
 
     nats: int
-    mqtt: int | None
+    mqtt: int | None = None
     """None: it has no MQTT listener, since clients are elsewhere."""
     websocket: int | None = None
 

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+import orjson
+import psutil
+import pytest
+from clouds import SMALL, Cloud, alive, kill, wait_until
+from servers import MosquittoServer, NatsServer, answers, free_ports
+
+from spinney_cloud.child import before_exec
+from spinney_cloud.data_dir import DataDir, holder
+from spinney_cloud.service import TETHERED, read_run
+
+PROCESSES = {"http", "gateway", "coordinator", "matcher", "delivery"}
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Cloud:
+    """Not started yet."""
+    return Cloud(tmp_path / "data")
+
+
+# ---- Starting and stopping --------------------------------------------------------------------------------------
+
+
+def test_the_ready_line_names_addresses_at_which_all_is_there(cloud: Cloud) -> None:
+    with cloud:
+        found = cloud.addresses()
+        assert set(found) == {"MQTT", "HTTP", "NATS", "data"}
+        assert found["data"] == str(cloud.data)
+        assert answers(cloud.port("MQTT"))
+        assert answers(cloud.port("NATS"))
+        assert {name for name, event, _ in cloud.events() if event == "start"} == PROCESSES
+        assert read_run(cloud.data / "run" / "run.json")[1].http_port == cloud.port("HTTP")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_in_order_what_brings_in_more_first_and_nats_server_last(cloud: Cloud, number: signal.Signals) -> None:
+    with cloud:
+        family = [process.pid for process in cloud.family()]
+        assert cloud.stop(number) == 0
+        stops = [name for name, event, _ in cloud.events() if event == "stop"]
+        assert set(stops[:2]) == {"http", "gateway"}
+        assert stops[2:] == ["coordinator", "matcher", "delivery"]
+        assert cloud.said.index("stopping") < cloud.said.index("stopped (")
+        assert not [pid for pid in family if alive(pid)]
+        assert holder(cloud.data) is None
+
+
+def test_a_second_ctrl_c_kills_at_once(cloud: Cloud) -> None:
+    with cloud:
+        gateway = cloud.child("gateway")
+        assert gateway
+        gateway.suspend()  # it will not end when asked
+        family = cloud.family()
+        cloud.send(signal.SIGINT)
+        wait_until(lambda: "stopping" in cloud.said, "the first is heeded")
+        assert not cloud.ended
+        began = time.monotonic()
+        assert cloud.stop(signal.SIGINT) == 130
+        assert time.monotonic() - began < 5
+        assert not [process for process in family if alive(process.pid)]
+
+
+def test_ctrl_c_while_it_starts_stops_it(cloud: Cloud) -> None:
+    with cloud.begin():
+        wait_until(lambda: holder(cloud.data) is not None, "the directory is held")
+        assert cloud.stop(signal.SIGINT) == 0
+        assert not cloud.ready_line
+
+
+def test_a_second_start_goes_on_with_the_same_secrets(cloud: Cloud) -> None:
+    with cloud:
+        first = read_run(cloud.data / "run" / "run.json")[1]
+        cloud.stop()
+    with cloud:
+        second = read_run(cloud.data / "run" / "run.json")[1]
+    assert second.mqtt_client_prefix == first.mqtt_client_prefix
+    assert second.nats_password == first.nats_password
+
+
+def test_a_second_start_on_a_directory_in_use_says_who_has_it(cloud: Cloud) -> None:
+    with cloud:
+        with Cloud(cloud.data).begin() as other:
+            assert other.wait() == 1
+        assert f"is in use by process {cloud.pid}" in other.said
+        assert not cloud.ended
+
+
+def test_ports_in_use_are_told_all_at_once_with_process_and_option(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mqtt, socket.create_server(("127.0.0.1", 0)) as http:
+        taken = [str(each.getsockname()[1]) for each in (mqtt, http)]
+        ports = ["--mqtt-port", taken[0], "--http-port", taken[1], "--nats-port", "0"]
+        with Cloud(tmp_path / "data", ports=ports).begin() as cloud:
+            assert cloud.wait() == 1
+    for port, option in zip(taken, ("--mqtt-port", "--http-port"), strict=True):
+        (line,) = [line for line in cloud.said.splitlines() if f"port {port} " in line]
+        assert f"(pid {os.getpid()})" in line
+        assert option in line
+
+
+def test_a_wrong_configuration_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with Cloud(tmp_path / "data", "--http-host", "0.0.0.0", "--log", "xml").begin() as cloud:
+        assert cloud.wait() == 2
+    assert "--log: 'xml' will not do" in cloud.said
+    assert "--http-host: 0.0.0.0 can be reached from elsewhere" in cloud.said
+    assert not (tmp_path / "data").exists()
+
+
+def test_who_waits_is_told_for_what(cloud: Cloud) -> None:
+    DataDir(cloud.data).close()
+    (cloud.data / "break-matcher").touch()
+    with cloud.begin():
+        wait_until(lambda: "waiting for matcher" in cloud.said, "what it waits for")
+        assert not cloud.ready_line
+        (cloud.data / "break-matcher").unlink()
+        wait_until(lambda: cloud.ready_line, "the ready line")
+        assert cloud.said.count("matcher ended with code 3; starts again in") >= 2
+        assert cloud.stop() == 0
+
+
+# ---- What dies comes back ---------------------------------------------------------------------------------------
+
+
+def test_a_process_that_is_killed_comes_back_and_no_other_is_touched(cloud: Cloud) -> None:
+    with cloud:
+        for name in sorted(PROCESSES):
+            before = {each: cloud.child(each) for each in PROCESSES}
+            first = before[name]
+            assert first
+            kill(first.pid)
+            wait_until(lambda name=name: [n for n, _, _ in cloud.events()].count(name) == 2, f"a start of {name}")
+            assert f"{name} was killed by SIGKILL; starts again in 0.1 s (restarts=1)" in cloud.said
+            assert all(cloud.child(each) == before[each] for each in PROCESSES - {name})
+
+
+def test_nats_server_comes_back_on_the_same_ports(cloud: Cloud) -> None:
+    with cloud:
+        server = cloud.child("nats-server")
+        assert server
+        kill(server.pid)
+        wait_until(lambda: "nats-server was killed by SIGKILL" in cloud.said, "the loss is told")
+        wait_until(lambda: answers(cloud.port("NATS")) and answers(cloud.port("MQTT")), "the same ports")
+        assert not [event for _, event, _ in cloud.events() if event != "start"]
+        assert cloud.stop() == 0
+
+
+def test_restarts_and_readiness_are_answered_to_whoever_asks(cloud: Cloud) -> None:
+    import asyncio
+
+    from spinney_cloud.nats_log import NatsLog
+
+    async def ask(what: str) -> bytes:
+        _, endpoints = read_run(cloud.data / "run" / "run.json")
+        async with await NatsLog.connect(endpoints, name="test") as log:
+            return await log.ask("supervisor", what)
+
+    with cloud:
+        matcher = cloud.child("matcher")
+        assert matcher
+        kill(matcher.pid)
+        wait_until(lambda: len([1 for name, _, _ in cloud.events() if name == "matcher"]) == 2, "it is back")
+        wait_until(lambda: orjson.loads(asyncio.run(ask("health")))["ready"], "all are ready")
+        health = orjson.loads(asyncio.run(ask("health")))
+        assert health["restarts"]["matcher"] == 1
+        metrics = asyncio.run(ask("metrics")).decode()
+        assert 'spinney_supervisor_restarts_total{process="matcher"} 1.0' in metrics
+        assert 'spinney_supervisor_ready{process="nats-server"} 1.0' in metrics
+
+
+# ---- No orphan --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_when_the_supervisor_is_killed(cloud: Cloud) -> None:
+    with cloud:
+        family = cloud.family()
+        assert len(family) == len(PROCESSES) + 1
+        kill(cloud.pid)
+        cloud.wait()
+        wait_until(lambda: not [each for each in family if alive(each.pid)], "all are gone")
+    with cloud:
+        assert cloud.stop() == 0
+
+
+def test_nothing_is_left_when_it_is_killed_while_it_starts(cloud: Cloud) -> None:
+    with cloud.begin():
+        wait_until(lambda: len(cloud.family()) >= 2, "some are there")
+        family = cloud.family()
+        kill(cloud.pid)
+        cloud.wait()
+        wait_until(lambda: not [each for each in family if alive(each.pid)], "all are gone")
+
+
+def test_a_process_ends_with_its_stdin_where_the_kernel_does_not_end_it(cloud: Cloud) -> None:
+    """So it is on systems that cannot tie a child to its parent."""
+    with cloud:
+        command = [*SMALL, "--process", "extra", str(cloud.data / "run" / "run.json"), TETHERED]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as extra:
+            assert extra.stdout
+            assert extra.stdin
+            assert extra.stdout.readline() == b"ready\n"
+            extra.stdin.close()
+            assert extra.wait(10) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel is not asked elsewhere")
+def test_a_child_whose_parent_is_gone_already_does_not_start() -> None:
+    child = subprocess.run([sys.executable, "-c", "print(1)"], preexec_fn=before_exec(parent=1), check=False)
+    assert child.returncode == 1
+
+
+def test_a_nats_server_that_was_left_over_is_ended(cloud: Cloud) -> None:
+    with cloud:
+        cloud.stop()
+    conf = cloud.data / "run" / "nats-server.conf"
+    server = next(Path(sys.executable).parent.glob("nats-server"))
+    with subprocess.Popen([server, "-c", str(conf)], stderr=subprocess.DEVNULL) as orphan:
+        try:
+            pids = cloud.data / "run" / "nats-server.pid"
+            wait_until(lambda: pids.exists() and pids.read_text() == str(orphan.pid), "it runs")
+            undertaker = Thread(target=orphan.wait)
+            undertaker.start()
+            with cloud:
+                undertaker.join(10)
+                assert orphan.returncode == -signal.SIGKILL
+                assert "ending a nats-server that was left over" in cloud.said
+        finally:
+            orphan.kill()
+
+
+# ---- SIGHUP -----------------------------------------------------------------------------------------------------
+
+
+def test_sighup_reloads_what_can_be_and_names_what_cannot(tmp_path: Path) -> None:
+    config = tmp_path / "cloud.toml"
+    config.write_text('[logging]\nlevel = "info"\n')
+    with Cloud(tmp_path / "data", "--config", str(config)) as cloud:
+        config.write_text('[logging]\nlevel = "debug"\n[log]\nmax_age = "1h"\n[delivery]\nattempts = 3\n')
+        cloud.send(signal.SIGHUP)
+        wait_until(lambda: "configuration read again; changed: log.max_age, logging.level" in cloud.said, "a reload")
+        wait_until(lambda: "needs a restart to take effect: delivery.attempts" in cloud.said, "what cannot")
+        wait_until(lambda: {n for n, event, _ in cloud.events() if event == "reload:debug"} == PROCESSES, "all know")
+        settings, _ = read_run(cloud.data / "run" / "run.json")
+        assert settings.log.max_age == 3600
+        assert settings.delivery.attempts == 10
+        assert not [1 for _, event, _ in cloud.events() if event == "stop"]
+        assert cloud.stop() == 0
+
+
+def test_a_wrong_configuration_on_sighup_changes_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "cloud.toml"
+    config.write_text("")
+    with Cloud(tmp_path / "data", "--config", str(config)) as cloud:
+        config.write_text('[logging]\nlevel = "loud"\n[delivery]\nretry = -1\n')
+        cloud.send(signal.SIGHUP)
+        wait_until(lambda: "the configuration stays as it was" in cloud.said, "a refusal")
+        assert "cloud.toml:2: logging.level: 'loud' will not do" in cloud.said
+        assert "cloud.toml:4: delivery.retry: -1 will not do" in cloud.said
+        assert {event for _, event, _ in cloud.events()} == {"start"}
+
+
+def test_a_process_that_starts_during_a_reload_survives_it_and_has_the_new_settings(tmp_path: Path) -> None:
+    config = tmp_path / "cloud.toml"
+    config.write_text("")
+    with Cloud(tmp_path / "data", "--config", str(config)) as cloud:
+        matcher = cloud.child("matcher")
+        assert matcher
+        config.write_text('[logging]\nlevel = "debug"\n')
+        kill(matcher.pid)
+        cloud.send(signal.SIGHUP)
+        wait_until(lambda: "configuration read again" in cloud.said, "a reload")
+        wait_until(lambda: len([1 for n, e, _ in cloud.events() if (n, e) == ("matcher", "start")]) == 2, "it is back")
+        wait_until(lambda: cloud.child("matcher"), "it stays")
+        assert "matcher was killed by SIGHUP" not in cloud.said
+
+
+# ---- Existing servers -------------------------------------------------------------------------------------------
+
+
+def test_existing_servers_are_used_and_left_running(
+    tmp_path: Path, nats: NatsServer, mosquitto: MosquittoServer
+) -> None:
+    servers = ["--nats", nats.url, "--mqtt", f"mqtt://127.0.0.1:{mosquitto.mqtt_port}"]
+    with Cloud(tmp_path / "data", *servers, ports=["--http-port", "0"]) as cloud:
+        assert cloud.addresses()["NATS"] == nats.url
+        assert cloud.port("MQTT") == mosquitto.mqtt_port
+        assert cloud.child("nats-server") is None
+        assert read_run(cloud.data / "run" / "run.json")[1].mqtt_kind == "mosquitto"
+        assert cloud.stop() == 0
+    assert answers(nats.port)
+    assert answers(mosquitto.mqtt_port)
+
+
+def test_an_mqtt_server_that_is_not_there_yet_is_waited_for(tmp_path: Path, nats: NatsServer) -> None:
+    (port,) = free_ports(1)
+    cloud = Cloud(
+        tmp_path / "data", "--nats", nats.url, "--mqtt", f"mqtt://127.0.0.1:{port}", ports=["--http-port", "0"]
+    )
+    with cloud.begin():
+        wait_until(lambda: f"waiting for the MQTT server mqtt://127.0.0.1:{port}" in cloud.said, "what it waits for")
+        assert cloud.stop() == 0
+
+
+def test_beside_mosquitto_our_own_nats_server_has_no_mqtt_listener(tmp_path: Path, mosquitto: MosquittoServer) -> None:
+    ports = ["--http-port", "0", "--nats-port", "0"]
+    with Cloud(tmp_path / "data", "--mqtt", f"mqtt://127.0.0.1:{mosquitto.mqtt_port}", ports=ports) as cloud:
+        server = cloud.child("nats-server")
+        assert server
+        listening = {c.laddr.port for c in server.net_connections() if c.status == psutil.CONN_LISTEN}
+        assert listening == {cloud.port("NATS")}
+
+
+# ---- Logs -------------------------------------------------------------------------------------------------------
+
+
+def test_logs_as_json_are_one_object_a_line(tmp_path: Path) -> None:
+    with Cloud(tmp_path / "data", "--log", "json", "--log-level", "debug") as cloud:
+        delivery = cloud.child("delivery")
+        assert delivery
+        kill(delivery.pid)
+        wait_until(lambda: "starts again" in cloud.said, "something to say")
+        assert cloud.stop() == 0
+    items = [orjson.loads(line) for line in cloud.said.splitlines()]
+    assert {"supervisor", *PROCESSES} <= {item.get("process") for item in items}
+    (died,) = [item for item in items if "starts again" in item.get("text", "")]
+    assert died["level"] == "error"
+    assert died["restarts"] == 1
+    assert cloud.addresses()["mqtt"].startswith("mqtt://127.0.0.1:")
+
+
+def test_no_secret_is_on_a_command_line_or_in_a_log(cloud: Cloud) -> None:
+    cloud.command += ["--log-level", "debug"]
+    with cloud:
+        secrets = orjson.loads((cloud.data / "secrets.json").read_bytes())
+        lines = [word for process in cloud.family() for word in process.cmdline()]
+        assert cloud.stop() == 0
+    for name, secret in secrets.items():
+        if name != "v":
+            assert secret not in cloud.said
+            assert not [word for word in lines if secret in word]
