@@ -68,7 +68,10 @@ def listen(service: Service) -> socket.socket:
     """The socket, before anything else: a port in use is said at once."""
     host, port = service.settings.http.host, service.endpoints.http_port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    # inherited by connections: head and body are written one after the other, and must not wait for each other's ACK
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 async def serve_until_stopped(service: Service, server: WebServer, listening: socket.socket) -> None:

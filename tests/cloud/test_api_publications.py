@@ -171,3 +171,8 @@ def test_a_reader_that_nobody_waits_for_cannot_be_released(client: httpx.Client)
     assert client.post("/v1/readers/pipeline/release").status_code == 404
     assert client.post("/v1/readers/nobody/release").status_code == 422
     assert client.post("/v1/readers/matcher/release").json() == {"reader": "matcher", "floor": 0}
+
+
+def test_an_answer_waits_for_no_delayed_acknowledgement(client: httpx.Client) -> None:
+    seconds = sorted(client.post(PATH, json={"NO2": number}).elapsed.total_seconds() for number in range(15))
+    assert seconds[7] < 0.035  # a head and a body that wait for each other take 40 ms
