@@ -86,6 +86,11 @@ class StateFilter:
             return True
         return self.reorder is not None and self.reorder.holds(source)
 
+    def epoch(self, source: str) -> int:
+        """The newest owner epoch known of a source; what comes of it without an owner comes under this one, too."""
+        mark, state = self._scopes.mark(source), self.evaluator.state(source)
+        return max(mark.order[0] if mark else 0, state.newest[0] if state else 0)
+
     def is_away(self, source: str) -> bool:
         """Whether it has been told that a source is no longer announced."""
         return source in self._away
