@@ -186,6 +186,7 @@ class Reader:
             raise
 
     async def _create_consumer(self) -> None:
+        after = self.after
         name = f"r_{secrets.token_hex(6)}"
         inbox = f"{self._connection.inbox}.{name}"
         self._subscription = await self._connection.listen(inbox, self._on_message)
@@ -199,7 +200,7 @@ class Reader:
         self._heard = monotonic()
         if not self._delivered:
             self.pending = created.get("num_pending", 0)
-        self._count(state["first_seq"])
+        self._count(after, state["first_seq"])
 
     def _consumer(self, name: str, inbox: str) -> dict[str, Any]:
         return {
@@ -217,11 +218,11 @@ class Reader:
             **({"filter_subject": self._filter} if self._filter else {}),
         }
 
-    def _count(self, first: int) -> None:
+    def _count(self, after: int, first: int) -> None:
         self.resumed += 1
-        if self._filter is None and self.after and first > self.after + 1 and not self._buffer:
-            self.skipped += first - self.after - 1
-            log.warning("%s was purged up to %d, but read up to %d only", self.stream, first - 1, self.after)
+        if self._filter is None and after and first > after + 1:
+            self.skipped += first - after - 1
+            log.warning("%s was purged up to %d, but read up to %d only", self.stream, first - 1, after)
 
     def _on_change(self) -> None:
         """The connection was lost or found: what the old consumer sent since is lost."""

@@ -102,7 +102,8 @@ class Writer:
         self._flight: set[int] = set()
         self._try = 0
         """Counts the times that all was sent again; answers to an earlier try may be refusals of long ago."""
-        self._window = 1
+        self._window = max_pending
+        """How many may be under way; one after a refusal, growing with each that is stored."""
         self._last_stored: int | None = None
         self._room = Room(max_pending, MAX_PENDING_BYTES)
         self._empty: list[asyncio.Future[None]] = []
@@ -322,7 +323,7 @@ class Writer:
 
     async def _look(self) -> None:
         """Ask for the stream's size and limits."""
-        info = await self._connection.api(f"STREAM.INFO.{self.stream}")
+        info = await self._connection.api(f"STREAM.INFO.{self.stream}", timeout_seconds=ANSWER_SECONDS)
         self._watched = monotonic()
         self._bytes = info["state"]["bytes"]
         self._limit_bytes = max(0, info["config"].get("max_bytes", 0))
