@@ -40,6 +40,11 @@ RELOADABLE = frozenset(
         "log.notes_max_bytes",
         "log.free_disk_floor",
         "log.keeper_interval",
+        "log.pipeline",
+        "limits.payload",
+        "limits.rate",
+        "limits.attributes",
+        "limits.connections",
         "security.token_lifetime",
     }
 )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from .ports import is_loopback, reachable
 from .settings import Mqtt, Nats, Section, Settings, Tls
@@ -97,20 +98,38 @@ def _own_name(settings: Settings, name: str) -> Iterator[Conflict]:
     section: Nats | Mqtt = getattr(settings, name)
     if section.url or not section.tls.certificate:
         return
-    address = reachable(section.host)
     try:
         certificate = x509.load_pem_x509_certificate(section.tls.certificate.read_bytes())
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound):
-        found: list[str] = []
-    else:
-        found = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    except (OSError, ValueError):
+        return  # which is told already
+    address, found = reachable(section.host), _names(certificate)
+    if name == "mqtt" and section.tls.ca and not _is_for_clients(certificate):
+        yield Conflict(
+            ("mqtt.tls.certificate", "mqtt.tls.ca"),
+            "our own processes show this certificate when the listener asks for one; it has to be for clients, too",
+        )
     if address not in found:
         yield Conflict(
             (f"{name}.tls.certificate",),
             f"is for {', '.join(found) or 'nobody'}, and our own processes connect to {address}: make one for both "
             f"(`spinney cloud certs server`), or listen on a name that it is for (--{name}-host)",
         )
+
+
+def _names(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+
+
+def _is_for_clients(certificate: x509.Certificate) -> bool:
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return ExtendedKeyUsageOID.CLIENT_AUTH in usage
 
 
 def _file(key: str, file: Path) -> Iterator[Conflict]:

@@ -54,6 +54,8 @@ def nats_endpoints(settings: Nats, ports: NatsPorts | None, data: DataDir) -> di
             "nats_user": settings.user,
             "nats_password": _secret(settings.password_file),
             "nats_ca": _text(settings.tls.ca),
+            "nats_certificate": _text(settings.tls.certificate),
+            "nats_key": _text(settings.tls.key),
         }
     scheme = "tls" if settings.tls.certificate else "nats"
     return {
@@ -77,9 +79,12 @@ async def mqtt_endpoints(settings: Mqtt, ports: NatsPorts | None, data: DataDir)
             "mqtt_password": data.secrets.mqtt_password,
             "mqtt_tls": settings.tls.certificate is not None,
             "mqtt_ca": _whom_to_trust(settings.tls, data),
+            **_own_certificate(settings.tls if settings.tls.ca else Tls()),
         }
     url = parse_url(settings.url)
     tls = ssl.create_default_context(cafile=settings.tls.ca) if url.scheme == "mqtts" else None
+    if tls is not None and settings.tls.certificate:
+        tls.load_cert_chain(settings.tls.certificate, settings.tls.key)
     broker = Broker(
         url.hostname or "",
         url.port or DEFAULT_PORTS[url.scheme],
@@ -96,6 +101,7 @@ async def mqtt_endpoints(settings: Mqtt, ports: NatsPorts | None, data: DataDir)
         "mqtt_password": broker.password,
         "mqtt_tls": tls is not None,
         "mqtt_ca": _text(settings.tls.ca),
+        **_own_certificate(settings.tls),
     }
 
 
@@ -134,6 +140,10 @@ def _whom_to_trust(tls: Tls, data: DataDir) -> str | None:
         return str(tls.certificate)
     ours = Certificates(data.path).path(CA)
     return str(ours) if ours.exists() else None
+
+
+def _own_certificate(tls: Tls) -> dict[str, str | None]:
+    return {"mqtt_certificate": _text(tls.certificate), "mqtt_key": _text(tls.key)}
 
 
 def _secret(file: Path | None) -> str | None:

@@ -12,7 +12,6 @@ import logging
 import random
 import re
 import secrets
-import ssl
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -86,7 +85,7 @@ class Connection(Client):
             name=name,
             user=endpoints.nats_user,
             password=endpoints.nats_password,
-            tls=_tls(endpoints),
+            tls=endpoints.nats_context(),
             error_cb=self._note_error,
             disconnected_cb=self._lost,
             reconnected_cb=self._found,
@@ -258,9 +257,3 @@ def _as_ours() -> Any:
         yield
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise Unavailable(f"nats-server: {str(error) or type(error).__name__}") from error
-
-
-def _tls(endpoints: Endpoints) -> ssl.SSLContext | None:
-    if endpoints.nats_ca is None and not endpoints.nats_url.startswith("tls://"):
-        return None
-    return ssl.create_default_context(cafile=endpoints.nats_ca)

@@ -196,7 +196,8 @@ class NatsServer:
     """One nats-server on the ports given, kept running until `stop`."""
 
     def __init__(self, settings: Settings, data: DataDir, ports: NatsPorts) -> None:
-        self._settings = settings
+        self.settings = settings
+        """Some of them take effect with `reload`."""
         self._data = data
         self.ports = ports
         self._file = data.run / "nats-server.conf"
@@ -219,12 +220,12 @@ class NatsServer:
 
     def write(self) -> None:
         """Write its configuration, for the users that there are now."""
-        settings = self._settings
+        settings = self.settings
         # users may go while it runs: that must not open a door that was not open at the start
         anonymous_may = settings.security.anonymous == "loopback" and is_loopback(settings.mqtt.host)
         users = Users.load(self._data.path)
         authorization = nats_authorization(users, self._data.secrets, anonymous_may=anonymous_may)
-        text = configuration(self._settings, self._data, self.ports, authorization)
+        text = configuration(settings, self._data, self.ports, authorization)
         write_whole(self._file, text.encode())
 
     async def reload(self) -> None:

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,6 +52,28 @@ class Endpoints:
     nats_ca: str | None = None
     mqtt_tls: bool = False
     mqtt_ca: str | None = None
+    nats_certificate: str | None = None
+    """What we show to a server that asks for a certificate; the key is in a file, too."""
+    nats_key: str | None = None
+    mqtt_certificate: str | None = None
+    mqtt_key: str | None = None
+
+    def nats_context(self) -> ssl.SSLContext | None:
+        """How we connect to the log by TLS; None: we do not."""
+        if self.nats_ca is None and not self.nats_url.startswith("tls://"):
+            return None
+        return _context(self.nats_ca, self.nats_certificate, self.nats_key)
+
+    def mqtt_context(self) -> ssl.SSLContext | None:
+        """How we connect to the MQTT server by TLS; None: we do not."""
+        return _context(self.mqtt_ca, self.mqtt_certificate, self.mqtt_key) if self.mqtt_tls else None
+
+
+def _context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca)
+    if certificate is not None:
+        context.load_cert_chain(certificate, key)
+    return context
 
 
 @dataclass

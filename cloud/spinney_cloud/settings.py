@@ -56,7 +56,7 @@ class Tls(Section):
     key: Path | None = None
     """PEM file of the certificate's private key."""
     ca: Path | None = None
-    """Of whom we connect to; for listeners: of clients that must show a certificate."""
+    """Of the servers that we connect to; for our own MQTT and HTTP: of clients, which then must show a certificate."""
 
 
 class Nats(Section):

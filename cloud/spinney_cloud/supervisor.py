@@ -256,6 +256,7 @@ class Supervisor:
         if self._log and any(name.startswith("log.") for name in changed):
             await self._log.ensure(self.settings)
         if self._nats:
+            self._nats.settings = self.settings
             await self._reload_nats(self._nats)
         self._generation += 1
         for name in self._children:

@@ -23,6 +23,7 @@ from spinney_cloud.certs import Certificates
 from spinney_cloud.configuration import configure
 from spinney_cloud.data_dir import DataDir
 from spinney_cloud.nats_server import CLIENT_LINES, NatsPorts, NatsServer, NatsServerError, Sayings, translate
+from spinney_cloud.service import read_run
 from spinney_cloud.users import Role, Users
 
 HOST = "127.0.0.1"
@@ -116,9 +117,36 @@ def test_everything_by_tls_and_mqtt_over_websocket(tmp_path: Path) -> None:
         assert found["WebSocket"].endswith("/mqtt")
         with Client(cloud.port("MQTT"), tls=trusting) as client:
             wait_until(lambda: client.connected == ["Success"], "a connection")
+        assert as_our_own(cloud) == "Success"
         websocket = Client(cloud.port("WebSocket"), tls=trusting, transport="websockets")
         with websocket as client:
             wait_until(lambda: client.connected == ["Success"], "a connection by WebSocket")
+
+
+def as_our_own(cloud: Cloud) -> str:
+    """What becomes of a connection as our own processes make it."""
+    _, found = read_run(cloud.data / "run" / "run.json")
+    with Client(found.mqtt_port, found.mqtt_user, found.mqtt_password, tls=found.mqtt_context()) as client:
+        wait_until(lambda: client.connected, "an answer")
+        return client.connected[0]
+
+
+def test_clients_may_be_asked_for_certificates(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    flags = certificate_flags(data, "mqtt")
+    ours = Certificates(data)
+    flags["mqtt.tls.ca"] = str(ours.path("ca"))
+    ours.make_client("kit")
+    arguments = [word for name, value in flags.items() for word in (f"--{name.replace('.', '-')}", value)]
+    with Cloud(data, *arguments) as cloud:
+        trusting = ssl.create_default_context(cafile=ours.path("ca"))
+        with Client(cloud.port("MQTT"), tls=trusting) as nobody:
+            wait_until(lambda: nobody.disconnected, "a refusal")
+            assert not nobody.connected
+        trusting.load_cert_chain(ours.path("client-kit"), ours.key_path("client-kit"))
+        with Client(cloud.port("MQTT"), tls=trusting) as kit:
+            wait_until(lambda: kit.connected == ["Success"], "a connection")
+        assert as_our_own(cloud) == "Success"
 
 
 # ---- What it says -----------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 
 from ..service import Endpoints
@@ -20,6 +19,6 @@ def mqtt_client(endpoints: Endpoints, name: str, **more: Any) -> MqttClient:
         f"{endpoints.mqtt_client_prefix}-{name}",
         user=endpoints.mqtt_user,
         password=endpoints.mqtt_password,
-        tls=ssl.create_default_context(cafile=endpoints.mqtt_ca) if endpoints.mqtt_tls else None,
+        tls=endpoints.mqtt_context(),
         **more,
     )
