@@ -1,0 +1,68 @@
+"""What `spinney pub`, `sub` and `ls` have in common: which cloud, as whom, and how trouble is told."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from spinney.client.address import DEFAULT, VARIABLE
+from spinney.errors import SpinneyError
+
+DONE, REFUSED, ERROR, INTERRUPTED = 0, 1, 2, 130
+
+USER = "SPINNEY_USER"
+PASSWORD_FILE = "SPINNEY_PASSWORD_FILE"  # noqa: S105  # the name of a variable that names a file
+
+
+class OptionError(SpinneyError):
+    """An option, or a file that one names, that cannot be used."""
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """--server, --user, --password-file, --name and --ca."""
+    group = parser.add_argument_group("the cloud")
+    group.add_argument(
+        "--server", metavar="URL", help=f"mqtt://host:port, mqtts://, ws:// ({VARIABLE}, else {DEFAULT})"
+    )
+    add_user(group)
+    group.add_argument("--name", help="of an anonymous client (default: made up); a user's is that of the user")
+
+
+def add_user(group: argparse._ArgumentGroup) -> None:
+    """--user, --password-file, --ca."""
+    group.add_argument("--user", default=os.environ.get(USER), help=f"({USER})")
+    group.add_argument(
+        "--password-file",
+        type=Path,
+        default=os.environ.get(PASSWORD_FILE),
+        metavar="FILE",
+        help=f"whose first line is the password ({PASSWORD_FILE})",
+    )
+    group.add_argument("--ca", type=Path, metavar="FILE", help="the certificate to trust instead of the system's")
+
+
+def password(options: argparse.Namespace) -> str | None:
+    """From its file; OptionError where user and password do not go together."""
+    if options.user is None:
+        return None
+    if options.password_file is None:
+        raise OptionError(f"--user {options.user} needs --password-file, or {PASSWORD_FILE}")
+    return first_line(options.password_file)
+
+
+def first_line(file: Path) -> str:
+    """Of a file that holds a secret."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise OptionError(f"{file}: {error.strerror}") from None
+    if not lines or not lines[0]:
+        raise OptionError(f"{file}: its first line is empty")
+    return lines[0]
+
+
+def say(text: str) -> None:
+    """To whoever looks on, beside the output."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,224 @@
+"""`spinney pub`: publications from files, a pipe or the command line to the cloud, until it has stored them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import secrets
+import sys
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+from spinney.client import ClientError, ConnectionRefused, NotStored, Publisher
+from spinney.errors import PublicationError, SpinneyError
+
+from .client_options import DONE, ERROR, INTERRUPTED, REFUSED, add_access, password, say
+from .match.errors import InputError
+from .match.progress import Progress
+from .match.readings import MAX_LINE_BYTES, STANDARD_INPUT, Batch, batches, total_bytes
+
+CONNECT_SECONDS = 3.0
+"""To reach the server. With an outbox on disk it need not be there at all."""
+LINGER_MS = 5.0
+MAX_PLACES = 200_000
+"""Publications under way of which it is known where they stood: more than fit into the outbox."""
+
+_PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(.*)", re.DOTALL)
+
+_EPILOG = """\
+examples:
+  spinney pub NO2=57 lat=45.81 long=15.97 type=air          one publication; a value is JSON, or else text
+  spinney pub monday.jsonl.gz tuesday.jsonl                 a JSON object on each line
+  sensors | spinney pub --user kit --password-file kit.txt  from a pipe, as it comes
+
+Each publication is numbered and kept until the cloud says that it is stored, over lost links too; with --outbox also
+over the end of this command: the next one sends it.
+
+exit codes: 0 all is stored, 1 some were refused, 2 something was wrong, 130 stopped by Ctrl-C
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs `spinney pub` and returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _Run(options).run()
+    except (SpinneyError, ValueError) as error:
+        say(f"spinney pub: {error}{_advice(error)}")
+        return ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spinney pub",
+        description="Publish readings, and wait until the cloud has stored them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "readings", nargs="*", default=[STANDARD_INPUT], help="files (- or none: standard input), or name=value ..."
+    )
+    parser.add_argument("--source", help="of readings that name none (default: the client's name)")
+    parser.add_argument("--outbox", type=Path, metavar="FOLDER", help="keep there what is not stored yet")
+    parser.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="for the last (%(default)s)")
+    parser.add_argument("--keep-going", action="store_true", help="report a reading that is none and go on")
+    parser.add_argument("--json", action="store_true", help="print the counts as a JSON object")
+    add_access(parser)
+    return parser
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, ConnectionRefused) and error.user is None:
+        return "; give --user and --password-file"
+    return ""
+
+
+class _Run:
+    """One way through all readings."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._names: list[str] = options.readings
+        self._places: OrderedDict[str, str] = OrderedDict()
+        self._bad = 0
+        self._start = time.monotonic()
+        total = None if self._is_pairs() else total_bytes(self._names)
+        self._progress = Progress(sys.stderr, total, time.monotonic) if sys.stderr.isatty() else None
+        self._publisher = Publisher(
+            options.user or options.name or f"pub-{secrets.token_hex(4)}",
+            server=options.server,
+            password=password(options),
+            ca=options.ca,
+            source=options.source,
+            outbox=options.outbox,
+            linger_ms=LINGER_MS,
+            on_refused=self._refused,
+        )
+
+    def run(self) -> int:
+        """Publishes everything, and waits; what was published before an error or Ctrl-C is stored, too."""
+        status = None
+        try:
+            self._publisher.connect(0.0 if self._options.outbox else CONNECT_SECONDS)
+            self._read()
+            self._flush()
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        except InputError as error:
+            self._tell(f"spinney pub: {error}")
+            status = ERROR
+        finally:
+            left = self._close()
+        self._report(left)
+        if status is not None:
+            return status
+        return ERROR if left or self._bad else REFUSED if self._publisher.counts.refused else DONE
+
+    def _close(self) -> int:
+        """How many publications may not be stored."""
+        if self._progress:
+            self._progress.clear()
+        try:
+            self._publisher.close(self._options.timeout if self._publisher.connected else 0.0)
+        except NotStored as error:
+            return error.count
+        return self._publisher.waiting
+
+    def _flush(self) -> None:
+        try:
+            self._publisher.flush(self._options.timeout)
+        except NotStored:
+            return  # closing tries again, and counts
+
+    # ---- reading
+
+    def _is_pairs(self) -> bool:
+        return all(_PAIR.fullmatch(name) for name in self._names) and not any(
+            Path(name).exists() for name in self._names
+        )
+
+    def _read(self) -> None:
+        if self._is_pairs():
+            self._publish("the command line", json.dumps(_reading(self._names)).encode())
+            return
+        before = 0
+        for name in self._names:
+            done = 0
+            for batch in batches(name):
+                self._take(name, batch)
+                done = batch.bytes_read
+                if self._progress:
+                    self._progress.show(before + done, self._publisher.counts.published)
+            before += done
+
+    def _take(self, name: str, batch: Batch) -> None:
+        for number, line in enumerate(batch.lines, batch.first_line):
+            if line is None:
+                self._wrong(f"{name}:{number}", f"the line is longer than {MAX_LINE_BYTES} bytes")
+            elif line.strip():
+                self._publish(f"{name}:{number}", line)
+
+    def _publish(self, place: str, line: bytes) -> None:
+        try:
+            receipt = self._publisher.publish(json.loads(line))
+        except UnicodeDecodeError:
+            self._wrong(place, "not UTF-8")
+        except json.JSONDecodeError as error:
+            self._wrong(f"{place}:{error.colno}", f"not JSON: {error.msg}")
+        except (PublicationError, RecursionError) as error:
+            self._wrong(place, str(error))
+        else:
+            self._places[receipt.id] = place
+            if len(self._places) > MAX_PLACES:
+                self._places.popitem(last=False)
+
+    def _wrong(self, place: str, problem: str) -> None:
+        if not self._options.keep_going:
+            raise InputError(place, problem)
+        self._bad += 1
+        self._tell(f"{place}: {problem}")
+
+    # ---- telling
+
+    def _refused(self, id: str, error: ClientError) -> None:
+        place = self._places.get(id)
+        self._tell(f"{place}: {error}" if place else str(error))
+
+    def _tell(self, text: str) -> None:
+        if self._progress:
+            self._progress.clear()
+        say(text)
+
+    def _report(self, left: int) -> None:
+        counts = self._publisher.counts
+        seconds = time.monotonic() - self._start
+        if self._options.json:
+            item = {"stored": counts.stored, "refused": counts.refused, "bad": self._bad, "left": left}
+            print(json.dumps({**item, "seconds": round(seconds, 3)}))
+            return
+        parts = [f"{counts.stored:,} stored in {seconds:.1f} s"]
+        parts += [f"{counts.refused:,} refused"] if counts.refused else []
+        parts += [f"{self._bad:,} no publications"] if self._bad else []
+        if left:
+            kept = f"kept in {self._options.outbox}" if self._options.outbox else "not known to be stored"
+            parts.append(f"{left:,} {kept}")
+        say(", ".join(parts))
+
+
+def _reading(pairs: list[str]) -> dict[str, object]:
+    reading: dict[str, object] = {}
+    for pair in pairs:
+        match = _PAIR.fullmatch(pair)
+        assert match is not None
+        reading[match[1]] = _value(match[2])
+    return reading
+
+
+def _value(text: str) -> object:
+    """JSON, or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
