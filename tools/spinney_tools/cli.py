@@ -9,6 +9,10 @@ import sys
 COMMANDS = {
     "up": "show Spinney at work: live matches on sample readings, until Ctrl-C",
     "match": "print the readings of files that match subscriptions, as JSON lines",
+    "cloud": "run the cloud broker, or manage one: users, certificates, backups",
+    "pub": "publish readings to a cloud broker",
+    "sub": "subscribe at a cloud broker, and print what it tells",
+    "ls": "list a cloud broker's subscriptions, sources or mobile brokers",
     "test": "run the tests: all, or of core, mote, mobile, cloud, pipeline, system",
     "check": "check format, lint, types, sanitizers, a short fuzzing, coverage",
     "bench": "measure: matching, forest, json, or all, as tables",
