@@ -23,7 +23,7 @@ from .child import Child, ChildError
 from .data_dir import DataDir, write_whole
 from .ports import at, is_loopback
 from .settings import Settings, Tls
-from .users import Users
+from .users import Users, UsersFile
 
 logger = logging.getLogger(__name__)
 
@@ -202,6 +202,9 @@ class NatsServer:
         self.ports = ports
         self._file = data.run / "nats-server.conf"
         self._sayings = Sayings()
+        self._users = UsersFile(data.path)
+        self._users_stamp: object = None
+        self._reloading = asyncio.Lock()
         self._reloaded: asyncio.Future[str | None] | None = None
         program = find()
         self.child = Child(
@@ -223,16 +226,29 @@ class NatsServer:
         settings = self.settings
         # users may go while it runs: that must not open a door that was not open at the start
         anonymous_may = settings.security.anonymous == "loopback" and is_loopback(settings.mqtt.host)
+        self._users_stamp = self._users.stamp()
         users = Users.load(self._data.path)
         authorization = nats_authorization(users, self._data.secrets, anonymous_may=anonymous_may)
         text = configuration(settings, self._data, self.ports, authorization)
         write_whole(self._file, text.encode())
 
+    @property
+    def has_other_users(self) -> bool:
+        """Whether users have come or gone since its configuration was written."""
+        return self._users.stamp() != self._users_stamp
+
     async def reload(self) -> None:
         """Let it take users and certificates as they are now, without dropping who may stay."""
-        self.write()
-        if not self.child.ready.is_set():
-            return  # it reads them when it starts
+        async with self._reloading:
+            self.write()
+            try:
+                await asyncio.wait_for(self.child.ready.wait(), RELOAD_SECONDS)
+            except TimeoutError:
+                logger.warning("nats-server is not there; it takes users and certificates when it starts")
+            else:
+                await self._reload()
+
+    async def _reload(self) -> None:
         self._reloaded = asyncio.get_running_loop().create_future()
         self.child.signal(signal.SIGHUP)
         try:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -27,7 +28,7 @@ from .logs import set_up_logging
 from .nats_log import NatsLog
 from .nats_server import NatsServer, NatsServerError
 from .service import READY, TETHERED, Endpoints, write_run
-from .users import UsersError, UsersFile
+from .users import UsersError
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,10 @@ SILENT_SECONDS = 2.0
 """Who waits longer is told for what."""
 PROGRESS_SECONDS = 10.0
 WATCH_SECONDS = 0.5
+CLOSE_SECONDS = 2.0
+"""For the connection to the log: its server may be gone."""
 RETRY_SECONDS = 1.0
+OPEN_FILES = 65_536
 KILLED = 130
 
 Command = Callable[[str, Path], Sequence[str]]
@@ -95,6 +99,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask_to_stop)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        allow_open_files()
         with DataDir(self.settings.data) as data:
             try:
                 await self._unless_stopped(self._start(data))
@@ -135,7 +140,7 @@ class Supervisor:
         await self._log.answer(NAME, "metrics", self._answer_metrics)
         await self._log.answer(NAME, "health", self._answer_health)
         if self._nats:
-            self._task(self._watch_users(self._nats, data.path))
+            self._task(self._watch_users(self._nats))
         self._started = Started(data.run_file, endpoints)
         self._announce(addresses(self.settings, endpoints, ports, data.path))
 
@@ -217,15 +222,12 @@ class Supervisor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _watch_users(self, nats: NatsServer, data: Path) -> None:
+    async def _watch_users(self, nats: NatsServer) -> None:
         """Users take effect at once."""
-        users = UsersFile(data)
-        stamp = users.stamp()
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            if users.stamp() != stamp:
-                stamp = users.stamp()
+            if nats.has_other_users:
                 await self._reload_nats(nats)
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def _reload_nats(self, nats: NatsServer) -> None:
         try:
@@ -300,8 +302,9 @@ class Supervisor:
         for task in tuple(self._tasks):
             task.cancel()
         if self._log:
-            with suppress(LogError):
-                await self._log.close()
+            with suppress(LogError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._log.close()
         for stage in self._stages:
             children = [self._children[name] for name in stage if name in self._children]
             await asyncio.gather(*(child.stop(STOP_SECONDS) for child in children))
@@ -325,6 +328,14 @@ class _Metrics(Collector):
             restarts.add_metric([name], child.restarts)
             ready.add_metric([name], child.ready.is_set())
         return [restarts, ready]
+
+
+def allow_open_files() -> None:
+    """As many as may be, for us and our processes: each connection of a client is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _has_terminal() -> bool:
