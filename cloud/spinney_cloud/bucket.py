@@ -16,7 +16,8 @@ from .nats_connection import Connection
 log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[-/_=A-Za-z0-9]+(?:\.[-/_=A-Za-z0-9]+)*")
-_DELETE = b"KV-Operation: DEL\r\n"
+GONE_SECONDS = 24 * 3600
+"""The mark that a key is deleted is kept so long; a watch that begins before it must load anew."""
 _MARKS = (b"KV-Operation: DEL", b"KV-Operation: PURGE", b"Nats-Marker-Reason: ")
 
 
@@ -96,7 +97,7 @@ class Bucket:
 
     async def delete_soon(self, key: str) -> asyncio.Future[int]:
         """Remove a key without waiting until that is stored."""
-        return await self._send(key, b"", _DELETE)
+        return await self._send(key, b"", b"KV-Operation: DEL\r\nNats-TTL: %ds\r\n" % GONE_SECONDS)
 
     async def _send(self, key: str, value: bytes, headers: bytes) -> asyncio.Future[int]:
         stored = await self.writer.put_raw(self._prefix + _checked(key), value, headers=headers)

@@ -120,6 +120,7 @@ class Writer:
         """Whether messages may be sent now: the server is there and has refused none of this try."""
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._work(), name=f"writer of {stream}")
+        self._task.add_done_callback(self._note_end)
         connection.on_change.add(self._on_change)
 
     # ---- What others call --------------------------------------------------------------------------------------
@@ -175,8 +176,7 @@ class Writer:
         """End; the futures of what is still pending are cancelled, so `drain` first."""
         self._connection.on_change.discard(self._on_change)
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait({self._task})
         for item in self._items.values():
             item.future.cancel()
         for waiting in self._empty:
@@ -296,6 +296,12 @@ class Writer:
                     await self._watch()
         finally:
             await self._connection.unlisten(number)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._open = False
+            self.blocked = f"broken: {type(error).__name__}: {error}"
+            log.critical("%s: nothing more can be stored: %s", self.stream, self.blocked, exc_info=error)
 
     async def _begin(self) -> None:
         if self._refused is not None or self._try:

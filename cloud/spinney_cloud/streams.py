@@ -78,6 +78,7 @@ def _bucket(name: str) -> dict[str, Any]:
         "max_msgs_per_subject": 1,
         "allow_direct": True,
         "allow_rollup_hdrs": True,
+        "allow_msg_ttl": True,
         "deny_delete": True,
         "duplicate_window": DUPLICATE_WINDOW_SECONDS * _NANOSECONDS,
     }

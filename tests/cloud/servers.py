@@ -7,11 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
@@ -89,10 +90,16 @@ class Server:
     def pause(self) -> None:
         """It keeps its connections and says nothing: a half-open link."""
         os.kill(self.pid, signal.SIGSTOP)
+        while not all(psutil.Process(thread.id).status() == psutil.STATUS_STOPPED for thread in self._threads()):
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """After `pause`."""
         os.kill(self.pid, signal.SIGCONT)
+
+    def _threads(self) -> list[Any]:
+        """A stopped process stops thread by thread; Linux shows each as a process of its own."""
+        return psutil.Process(self.pid).threads() if sys.platform == "linux" else []
 
     def cpu_seconds(self) -> float:
         """User and system time that it has used."""

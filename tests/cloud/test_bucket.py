@@ -172,6 +172,23 @@ def test_after_a_bucket_that_lost_its_tail_a_watch_tells_all_keys_again(nats: Na
     run(test())
 
 
+def test_the_mark_of_a_deleted_key_goes_in_time(nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spinney_cloud.bucket.GONE_SECONDS", 1)
+
+    async def test() -> None:
+        async with opened(nats) as log:
+            bucket = log.bucket(names.READERS)
+            await bucket.put("kept", b"x")
+            await bucket.put("gone", b"x")
+            await bucket.delete("gone")
+            assert (await log.state(stream_of(names.READERS))).messages == 2
+            while (await log.state(stream_of(names.READERS))).messages == 2:
+                await asyncio.sleep(0.05)
+            assert (await bucket.load()).keys() == {"kept"}
+
+    run(test())
+
+
 def test_a_value_that_is_too_large_fails_alone(nats: NatsServer) -> None:
     async def test() -> None:
         async with opened(nats) as log:
