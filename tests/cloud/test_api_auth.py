@@ -78,9 +78,13 @@ def test_without_users_a_page_of_our_own_is_let_in(opened: Cloud) -> None:
     assert explain(opened, headers={"Origin": opened.url}) == 200
 
 
-def test_a_forwarded_address_is_not_believed(tmp_path: Path) -> None:
+def test_a_forwarded_address_is_not_believed(opened: Cloud) -> None:
+    assert explain(opened, headers={"X-Forwarded-For": "192.0.2.1"}) == 200
+
+
+def test_nobody_comes_in_without_a_name_where_that_is_set(tmp_path: Path) -> None:
     with cloud(tmp_path, "http", security={"anonymous": "never"}) as running:
-        assert explain(running, headers={"X-Forwarded-For": "127.0.0.1"}) == 401
+        assert explain(running) == 401
 
 
 def test_a_stranger_is_told_how_to_come_in(guarded: Cloud) -> None:
@@ -177,20 +181,19 @@ def test_a_damaged_file_of_users_lets_nobody_in(opened: Cloud) -> None:
 def test_many_wrong_passwords_do_not_stop_who_has_a_token(guarded: Cloud) -> None:
     users, secret, _ = with_all_roles().add_token("subscriber", 3600.0)
     users.save(guarded.settings.data)
-    attempts = [("subscriber", f"wrong {number}") for number in range(12)]
+    attempts = [("subscriber", f"wrong {number}") for number in range(24)]
 
-    async def attack() -> tuple[list[int], float]:
+    async def attack() -> tuple[int, set[int]]:
         async with httpx.AsyncClient(base_url=guarded.url, timeout=20) as client:
             tasks = [asyncio.create_task(client.post("/v1/explain", json=EXPLAIN, auth=each)) for each in attempts]
-            began = time.monotonic()
             mine = await client.post("/v1/explain", json=EXPLAIN, headers={"Authorization": f"Bearer {secret}"})
-            seconds = time.monotonic() - began
+            done = sum(task.done() for task in tasks)
             assert mine.status_code == 200
-            return [(await task).status_code for task in tasks], seconds
+            return done, {(await task).status_code for task in tasks}
 
-    statuses, seconds = asyncio.run(attack())
-    assert set(statuses) == {401}
-    assert seconds < 2
+    done, statuses = asyncio.run(attack())
+    assert statuses == {401}
+    assert done < len(attempts) / 2
 
 
 def test_the_last_of_the_log_are_the_tenants_own(opened: Cloud) -> None:

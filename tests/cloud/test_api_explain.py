@@ -12,9 +12,11 @@ import orjson
 import pytest
 from api_kit import Cloud, cloud
 
+from spinney import parse
 from spinney_cloud.names import LOG, log_subject
 from spinney_cloud.nats_log import NatsLog
-from spinney_cloud.records import Publications, Run, encode
+from spinney_cloud.records import Publications, Run, SubscriptionChange, encode
+from spinney_cloud.subscriptions import StoredSubscription, form_of
 
 ROWS = 60
 PER_RECORD = 5
@@ -162,6 +164,33 @@ def test_a_dry_run_leaves_nothing_behind(client: httpx.Client, filled: Cloud) ->
 async def _log_end(cloud: Cloud) -> int:
     async with await NatsLog.connect(cloud.endpoints, name="test") as log:
         return (await log.state(LOG)).last
+
+
+def test_a_dry_run_tells_nothing_of_other_subscriptions_in_the_log(client: httpx.Client, filled: Cloud) -> None:
+    told = dry(client, "temp >= 57")
+    before = told["count"]
+
+    async def subscribed() -> None:
+        async with await NatsLog.connect(filled.endpoints, name="test") as log:
+            form = form_of(parse("temp >= 0"))
+            stored = StoredSubscription(
+                tenant="default",
+                owner="anonymous",
+                sid="another",
+                source="temp >= 0",
+                start=0,
+                created=0.0,
+                kind=form.kind,
+                normal=form.normal,
+                digest=form.digest,
+                program=form.program,
+            )
+            change = SubscriptionChange("default", stored.key, stored.to_json())
+            await (await log.writer(LOG).put(log_subject("subscription", "default"), encode(change)))
+
+    asyncio.run(subscribed())
+    write(filled, [record("default", "m3", 1, 0, [{"temp": 99}])])
+    assert dry(client, "temp >= 57")["count"] == before + 1
 
 
 def test_a_dry_run_says_when_it_is_cut(client: httpx.Client, filled: Cloud) -> None:

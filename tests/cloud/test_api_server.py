@@ -121,6 +121,15 @@ def test_a_body_that_says_it_is_too_large_is_refused_with_a_problem() -> None:
     run(test)
 
 
+def test_a_client_that_asks_first_hears_it_before_it_sends() -> None:
+    async def test(web: Running) -> None:
+        head = f"POST /length HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {MAX_BODY + 1}\r\n\r\n"
+        status, _, _ = await web.exchange(head.encode())
+        assert status == 413
+
+    run(test)
+
+
 def test_a_body_in_chunks_that_grows_too_large_is_refused_while_it_is_read() -> None:
     async def test(web: Running) -> None:
         chunk = b"%x\r\n%b\r\n" % (1000, b"x" * 1000)
@@ -182,6 +191,17 @@ def test_a_head_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
         trickling.cancel()
         writer.close()
         assert web.count("spinney_http_heads_late_total") == 1
+
+    run(test)
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+
+    async def test(web: Running) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
 
     run(test)
 
