@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -23,10 +24,12 @@ INTERVAL_SECONDS = 0.01
 """Between two `stored` to one client."""
 MAX_REFUSALS = 500
 """In one message."""
-MAX_WAITING = 1_000
-"""Messages that wait for one client, and batches that one message names; beyond them new ones are dropped."""
-MAX_SOURCES = 1_000
-"""That one message says are stored."""
+MAX_MESSAGES = 1_000
+"""Refusals and answers that wait for one client; beyond them new ones are dropped."""
+MAX_STORED = 100_000
+"""Sources and batches that wait to be told to one client as stored, each; beyond them new ones are dropped."""
+MAX_NAMED = 1_000
+"""Sources and batches that one message says are stored, each."""
 MAX_GREETED = 100_000
 """Clients of which it is known that they have heard our limits."""
 
@@ -62,8 +65,7 @@ class Replies:
     def stored(self, client: str, numbers: Mapping[str, tuple[int, int]], batch: str | int | None) -> None:
         """Everything of these sources up to these numbers is stored, and so is the batch."""
         told = self._client(client)
-        room = len(told.batches) < MAX_WAITING if batch is not None else len(told.stored) < MAX_WAITING * MAX_SOURCES
-        if not room:
+        if max(len(told.batches), len(told.stored)) >= MAX_STORED:
             self.dropped += 1
             return
         for source, number in numbers.items():
@@ -81,12 +83,13 @@ class Replies:
     def tell(self, client: str, message: dict[str, Any]) -> None:
         """Anything else."""
         told = self._client(client)
-        if len(told.messages) >= MAX_WAITING:
+        if len(told.messages) >= MAX_MESSAGES:
             self.dropped += 1
             return
         told.messages.append(message)
 
     def _client(self, client: str) -> _Client:
+        """Who is to hear something."""
         told = self._clients.get(client)
         if told is None:
             told = self._clients[client] = _Client()
@@ -164,9 +167,9 @@ def _next(told: _Client) -> dict[str, Any]:
     """The next message to a client: a refusal before what is stored."""
     if told.messages:
         return told.messages.popleft()
-    sources = list(told.stored)[:MAX_SOURCES]
+    sources = list(islice(told.stored, MAX_NAMED))
     message: dict[str, Any] = {"stored": {source: told.stored.pop(source) for source in sources}}
     if told.batches and not told.stored:
-        message["batch"] = told.batches[0] if len(told.batches) == 1 else told.batches
-        told.batches = []
+        named, told.batches = told.batches[:MAX_NAMED], told.batches[MAX_NAMED:]
+        message["batch"] = named[0] if len(named) == 1 else named
     return message

@@ -1,0 +1,195 @@
+"""What clients send by MQTT: publications through the front door, requests unread to the coordinator's stream."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import orjson
+
+from spinney import PublicationError
+
+from . import arrivals
+from .arrivals import Arrival, Arrivals
+from .front_door import FrontDoor
+from .intake import Sender, Taken
+from .log_errors import LogError
+from .mqtt import MqttClient, Publish
+from .names import Topic, parse_topic, request_subject
+from .payloads import Kind, Refusal
+from .pump import Pump
+from .replies import Replies
+from .source_owners import NotTheOwner
+
+FILTERS = ("spinney/+/pub", "spinney/+/unpub", "spinney/+/ann", "spinney/+/sub/+")
+MAX_PENDING_BYTES = 64 * 1024**2
+"""Of payloads that are not stored; beyond it nothing is read until half of it is."""
+NO_CLIENT = "_unknown"
+"""Stands for the client of a topic that has none, in dead letters."""
+
+
+class MqttIntake:
+    """Takes messages from one MQTT client, and acknowledges each once it is dealt with."""
+
+    def __init__(
+        self,
+        mqtt: MqttClient,
+        door: FrontDoor,
+        requests: Pump,
+        replies: Replies,
+        tenant_of: Callable[[str], str | None],
+    ) -> None:
+        self.arrivals = Arrivals(self._ack)
+        self.stopping = False
+        """Nothing more is taken, nor acknowledged: it comes again."""
+        self._mqtt = mqtt
+        self._door = door
+        self._requests = requests
+        self._replies = replies
+        self._tenant_of = tenant_of
+        self._metrics = door.metrics
+        self._paused = False
+
+    def on_message(self, message: Publish) -> None:
+        """A message of any client."""
+        if self.stopping:
+            return
+        topic = parse_topic(message.topic)
+        lane = arrivals.REQUESTS if topic is not None and topic.leaf in ("sub", "ann") else arrivals.LOG
+        arrival = self.arrivals.arrive(message, lane, time.monotonic())
+        if arrival is None:
+            self._metrics.redelivered.inc()
+            return
+        self._take(arrival, topic)
+        if self.arrivals.bytes > MAX_PENDING_BYTES and not self._paused:
+            self._paused = True
+            self._mqtt.pause_reading(True)
+
+    def _ack(self, message: Publish) -> bool:
+        self._mqtt.ack(message)
+        return message.connection == self._mqtt.connections and self._mqtt.connected.is_set()
+
+    def _take(self, arrival: Arrival, topic: Topic | None) -> None:
+        message = arrival.message
+        if topic is None:
+            sender = Sender("", NO_CLIENT)
+            self._refuse(
+                arrival, sender, Topic(NO_CLIENT, "pub"), f"no client's topic: {message.topic[:80]!r}", "topic"
+            )
+            return
+        self._metrics.messages.labels(topic.leaf).inc()
+        tenant = self._tenant_of(topic.client)
+        sender = Sender(tenant or "", topic.client)
+        if tenant is None:
+            self._refuse(arrival, sender, topic, f"there is no user {topic.client}", "topic")
+        elif message.retain:
+            self._refuse(arrival, sender, topic, "a retained copy: publish without the retain flag", "retained")
+        elif topic.leaf == "pub":
+            self._publication(arrival, sender)
+        elif topic.leaf == "unpub":
+            self._unpublish(arrival, sender, topic)
+        else:
+            self._request(arrival, topic, sender)
+
+    def _done(self, arrival: Arrival) -> None:
+        self.arrivals.done(arrival)
+        if self._paused and self.arrivals.bytes < MAX_PENDING_BYTES // 2:
+            self._paused = False
+            self._mqtt.pause_reading(False)
+
+    def _refuse(self, arrival: Arrival, sender: Sender, topic: Topic, reason: str, kind: Kind) -> None:
+        """The whole message, for good. It is told in the form that the client waits for."""
+        taken = Taken(refusals=[Refusal(None, None, reason, kind)])
+        self._door.refused(sender, arrival.message.topic, arrival.message.payload, taken)
+        if topic.leaf == "pub" and sender.client != NO_CLIENT:
+            self._replies.refused(sender.client, taken.refusals, None)
+        elif topic.leaf != "pub":
+            self._replies.tell(sender.client, _request_refused(topic, reason))
+        self._done(arrival)
+
+    def _tell_refused(self, arrival: Arrival, sender: Sender, taken: Taken) -> None:
+        self._door.refused(sender, arrival.message.topic, arrival.message.payload, taken)
+        self._replies.refused(sender.client, taken.refusals, taken.batch)
+
+    # ---- Publications
+
+    def _publication(self, arrival: Arrival, sender: Sender) -> None:
+        taken = self._door.take(sender, arrival.message.payload)
+        if taken.busy is not None:
+            batch = {} if taken.batch is None else {"batch": taken.batch}
+            self._replies.tell(sender.client, {"busy": taken.busy} | batch)
+        if taken.refusals:
+            self._tell_refused(arrival, sender, taken)
+        self._door.store(sender, taken, partial(self._stored, arrival, sender, taken))
+
+    def _stored(self, arrival: Arrival, sender: Sender, taken: Taken, error: LogError | None) -> None:
+        if error is not None:
+            taken.refusals = [Refusal(None, None, f"the log does not take it: {error}", "size")]
+            self._tell_refused(arrival, sender, taken)
+        elif taken.rows or taken.labels:
+            self._metrics.stored.inc(len(taken.rows))
+            self._metrics.store_seconds.observe(time.monotonic() - arrival.started)
+            self._replies.stored(sender.client, taken.stored(), taken.batch)
+        self._done(arrival)
+
+    def _unpublish(self, arrival: Arrival, sender: Sender, topic: Topic) -> None:
+        id = _id_in(arrival.message.payload)
+
+        def stored(error: LogError | None) -> None:
+            told = {"ok": True} if error is None else {"ok": False, "error": {"message": str(error)}}
+            self._replies.tell(sender.client, {"request": "unpub", "id": id, **told})
+            self._done(arrival)
+
+        try:
+            self._door.unpublish(sender, id, stored)
+        except (PublicationError, NotTheOwner) as error:
+            self._refuse(arrival, sender, topic, str(error), "id")
+
+    # ---- Requests
+
+    def _request(self, arrival: Arrival, topic: Topic, sender: Sender) -> None:
+        payload, limit = arrival.message.payload, self._door.intake.limits.payload
+        if len(payload) > limit:
+            self._refuse(arrival, sender, topic, f"a payload of {len(payload)} bytes; the limit is {limit}", "size")
+            return
+
+        def stored(error: LogError | None) -> None:
+            if error is None:
+                self._done(arrival)
+            else:
+                self._refuse(arrival, sender, topic, f"the log does not take it: {error}", "size")
+
+        self._requests.put(request_subject(topic.client), _request(topic, sender.tenant, payload), stored)
+
+
+def _request_refused(topic: Topic, reason: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"request": topic.leaf, "ok": False, "error": {"message": reason}}
+    return told if topic.sid is None else told | {"sid": topic.sid}
+
+
+def _id_in(payload: bytes) -> Any:
+    try:
+        item = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+    return item.get("id") if isinstance(item, dict) else None
+
+
+def _request(topic: Topic, tenant: str, payload: bytes) -> bytes:
+    """A request as the coordinator reads it."""
+    item: dict[str, Any] = {
+        "v": 1,
+        "client": topic.client,
+        "tenant": tenant,
+        "leaf": topic.leaf,
+        "sid": topic.sid,
+        "received": time.time(),
+    }
+    try:
+        item["payload"] = payload.decode()
+    except UnicodeDecodeError:
+        item |= {"payload": None, "payload_b64": b64encode(payload).decode()}
+    return orjson.dumps(item)
