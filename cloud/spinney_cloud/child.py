@@ -22,6 +22,7 @@ LAST_WORDS_SECONDS = 1.0
 MOST_LINE_BYTES = 64 * 1024
 """A longer line of output is dropped."""
 PR_SET_PDEATHSIG = 1
+FAILED = "ended with code"
 
 
 class ChildError(Exception):
@@ -100,6 +101,8 @@ class Child:
             began = time.monotonic()
             how = await self._run_once()
             if self._stopping.is_set():
+                if how.startswith(FAILED):
+                    logger.error("%s %s when told to stop", self.name, how)
                 return
             if self._must_start and not self._has_been_ready:
                 raise ChildError(f"{self.name} {how} before it was ready")
@@ -135,7 +138,9 @@ class Child:
         reading.cancel()
         self.ready.clear()
         self.pid = None
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"{FAILED} {code}" if code else "ended"
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -27,6 +27,8 @@ async def serve(this: service.Service) -> None:
     this.ready()
     await this.stopping.wait()
     write("stop")
+    if (this.settings.data / f"break-stop-{this.name}").exists():
+        sys.exit(4)
 
 
 def run_process(arguments: list[str]) -> int:

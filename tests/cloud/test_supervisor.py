@@ -55,6 +55,14 @@ def test_it_stops_in_order_what_brings_in_more_first_and_nats_server_last(cloud:
         assert holder(cloud.data) is None
 
 
+def test_a_process_that_fails_when_it_stops_is_told_and_holds_up_nobody(cloud: Cloud) -> None:
+    with cloud:
+        (cloud.data / "break-stop-coordinator").touch()
+        assert cloud.stop() == 0
+        assert "coordinator ended with code 4 when told to stop" in cloud.said
+        assert len([1 for _, event, _ in cloud.events() if event == "stop"]) == len(PROCESSES)
+
+
 def test_a_second_ctrl_c_kills_at_once(cloud: Cloud) -> None:
     with cloud:
         gateway = cloud.child("gateway")
