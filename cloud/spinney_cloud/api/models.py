@@ -113,16 +113,16 @@ class SubscriptionPage(BaseModel):
 
 
 class DeliveryStatus(BaseModel):
-    """How notifications go out for one subscription."""
-
-    model_config = ConfigDict(extra="allow")
+    """How notifications go out over MQTT for one subscription, since delivery was started."""
 
     sid: str
     owner: str
-    queued: int = 0
-    dropped: dict[str, int] = Field(default={}, description="Notifications dropped, by reason")
-    last_failure: dict[str, Any] | None = None
-    last_delivered: dict[str, Any] | None = None
+    queued: int = Field(description="Notifications that wait for their turn")
+    delivered: int
+    dropped: dict[str, int] = Field(description="Notifications, by reason")
+    dead: int = Field(description="Those that became dead letters")
+    last_failure: dict[str, Any] | None
+    last_delivered: dict[str, Any] | None
 
 
 # ---- Explanations
@@ -194,28 +194,54 @@ class Page(BaseModel):
     next: str | None = Field(description="For `after`; null on the last page")
 
 
-class Found(BaseModel):
-    """One of them. What it says beyond this is as it was announced."""
+class Shown(BaseModel):
+    """What is sure to be there. What goes beyond it is told as it is known."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class Source(Shown):
+    """An announced source."""
+
+    name: str
+    broker: str = Field(description="Who announced it")
+    distance: float | None = Field(description="Metres, from `near` to the nearest place where it may be")
 
 
 class Sources(Page):
     """Announced sources."""
 
-    sources: list[Found]
+    sources: list[Source]
+
+
+class Broker(Shown):
+    """A mobile broker."""
+
+    broker: str
+    ends: float = Field(description="When its announcement does, unless it is renewed")
+    away: bool
+    battery: float | None
 
 
 class Brokers(Page):
     """Mobile brokers."""
 
-    brokers: list[Found]
+    brokers: list[Broker]
+
+
+class Activation(Shown):
+    """What is active on one mobile broker."""
+
+    broker: str
+    epoch: int | None
+    count: int = Field(description="Of filters; `active` lists the first of them")
+    active: list[dict[str, Any]]
 
 
 class Activations(Page):
     """What is active."""
 
-    activations: list[Found]
+    activations: list[Activation]
 
 
 # ---- Operators
