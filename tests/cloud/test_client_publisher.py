@@ -30,6 +30,7 @@ from spinney.client import (
     Publisher,
     ServerUnreachable,
 )
+from spinney_cloud.certs import Certificates
 
 Server = NatsServer | MosquittoServer
 
@@ -240,6 +241,72 @@ def test_topics_that_are_not_granted_are_told(tmp_path: Path) -> None:
         pytest.raises(ConnectionRefused, match="spinney/kit/reply"),
     ):
         Publisher("kit", server=url(server), password="p").connect()
+
+
+def test_tls_with_a_certificate_of_its_own(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    ca, _, _ = certificates.make_ca(), certificates.make_server(["127.0.0.1"]), certificates.make_client("kit")
+    (plain,) = free_ports(1)
+    listener = f"""cafile {ca}
+certfile {certificates.path("server")}
+keyfile {certificates.key_path("server")}
+require_certificate true
+listener {plain} 127.0.0.1"""
+    own = (certificates.path("client-kit"), certificates.key_path("client-kit"))
+    with MosquittoServer(tmp_path / "mosquitto", listener=listener) as server, StandIn(plain) as cloud:
+        address = f"mqtts://127.0.0.1:{server.mqtt_port}"
+        with Publisher("kit", server=address, ca=ca, certificate=own) as kit:
+            kit.publish({"n": 1}).wait(10)
+            assert numbers(cloud) == [0]
+        for wrong in (
+            Publisher("kit", server=address, ca=ca),
+            Publisher("kit", server=address, certificate=own),
+            Publisher("kit", server=address, ca=tmp_path / "none"),
+        ):
+            with pytest.raises(ServerUnreachable):
+                wrong.connect(0.5)
+
+
+def test_mqtt_over_a_web_socket(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    extra = f'websocket {{ listen: "127.0.0.1:{port}", no_tls: true }}'
+    with (
+        NatsServer(tmp_path / "nats", extra=extra) as server,
+        StandIn(server.mqtt_port) as cloud,
+        Publisher("kit", server=f"ws://127.0.0.1:{port}") as kit,
+    ):
+        kit.publish_batch({"n": n} for n in range(100))
+        kit.flush(10)
+        assert numbers(cloud) == list(range(100))
+
+
+def test_disconnected_it_keeps_what_is_published_until_it_is_connected_again(mosquitto: MosquittoServer) -> None:
+    with StandIn(mosquitto.mqtt_port) as cloud:
+        kit = Publisher("kit", server=url(mosquitto)).connect()
+        kit.publish({"n": 0}).wait(10)
+        kit.disconnect()
+        assert not kit.connected
+        later = kit.publish({"n": 1})
+        kit.connect()
+        later.wait(10)
+        kit.close()
+        kit.close()
+        assert numbers(cloud) == [0, 1]
+        with pytest.raises(Closed):
+            kit.publish({"n": 2})
+
+
+def test_a_server_that_pings_and_never_acknowledges_is_left(
+    mosquitto: MosquittoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spinney.client.sending.PUBACK_SECONDS", 0.1)
+    with StandIn(mosquitto.mqtt_port) as cloud, Publisher("kit", server=url(mosquitto)) as kit:
+        monkeypatch.setattr(kit, "acked", lambda _: None)  # as if none came
+        cloud.mute = True
+        kit.publish({"n": 0})
+        wait_until(lambda: len(cloud.messages) >= 3, "over and over, on new links")
+        cloud.mute = False
+        kit.flush(10)
 
 
 def test_no_server_is_told_within_the_time() -> None:

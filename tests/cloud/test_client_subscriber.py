@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -270,6 +274,53 @@ def test_what_was_not_read_comes_again_in_the_next_session_and_what_was_does_not
             assert sorted(ids(air, 6)) == [f"n{n}" for n in range(4, 10)]
             with pytest.raises(TimedOut):
                 air.get(0.2)
+
+
+READING = """
+import sys
+from spinney import Subscriber
+ana = Subscriber("ana", server=sys.argv[1], session="desk")
+air = ana.resume("air")
+ana.connect()
+for notification in air:
+    print(notification.id, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "quick_server", ["nats", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))], indirect=True
+)
+def test_kill_9_of_a_reading_process_loses_nothing_and_repeats_only_what_was_not_acknowledged(
+    quick_server: Server,
+) -> None:
+    seed = int.from_bytes(os.urandom(4), "big")
+    print(f"seed {seed}")
+    randomly = random.Random(seed)
+    read_by: list[list[str]] = []
+    with StandIn(quick_server.mqtt_port) as cloud:
+        with Subscriber("ana", server=url(quick_server), session="desk") as ana:
+            ana.subscribe("NO2 > 40", sid="air")
+        for round_number in range(3):
+            for n in range(300):
+                cloud.note("ana", "air", f"n{round_number * 300 + n}")
+            command = [sys.executable, "-c", READING, url(quick_server)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None
+                lines = [process.stdout.readline() for _ in range(randomly.randrange(1, 250))]
+                process.kill()
+                lines += process.stdout.read().splitlines(keepends=True)
+            read_by.append([line.strip() for line in lines if line.endswith("\n")])
+        again = Subscriber("ana", server=url(quick_server), session="desk")
+        air = again.resume("air")
+        with again:
+            expected = {f"n{n}" for n in range(900)}
+            last: list[str] = []
+            wait_until(lambda: last.append(air.get(20).id) or expected <= {*sum(read_by, last)}, "all of them")
+        read_by.append(last)
+    # Each process gives out each once; what comes twice was under way when the process before was killed.
+    assert all(len(ids) == len(set(ids)) for ids in read_by)
+    assert sum(map(len, read_by)) - 900 <= 3 * 300
 
 
 def test_a_lost_link_in_a_session_loses_no_notification_and_repeats_none(nats: NatsServer) -> None:

@@ -31,7 +31,7 @@ def add_access(parser: argparse.ArgumentParser) -> None:
 
 
 def add_user(group: argparse._ArgumentGroup) -> None:
-    """--user, --password-file, --ca."""
+    """--user, --password-file, --ca, --certificate and --key."""
     group.add_argument("--user", default=os.environ.get(USER), help=f"({USER})")
     group.add_argument(
         "--password-file",
@@ -41,6 +41,15 @@ def add_user(group: argparse._ArgumentGroup) -> None:
         help=f"whose first line is the password ({PASSWORD_FILE})",
     )
     group.add_argument("--ca", type=Path, metavar="FILE", help="the certificate to trust instead of the system's")
+    group.add_argument("--certificate", type=Path, metavar="FILE", help="the client's own, where one is asked for")
+    group.add_argument("--key", type=Path, metavar="FILE", help="of --certificate")
+
+
+def certificate(options: argparse.Namespace) -> tuple[Path, Path] | None:
+    """The client's own, and its key; OptionError for one without the other."""
+    if (options.certificate is None) != (options.key is None):
+        raise OptionError("--certificate and --key go together")
+    return None if options.certificate is None else (options.certificate, options.key)
 
 
 def password(options: argparse.Namespace) -> str | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .client_options import DONE, ERROR, OptionError, add_user, first_line, password, say
+from .client_options import DONE, ERROR, OptionError, add_user, certificate, first_line, password, say
 
 VARIABLE = "SPINNEY_HTTP"
 DEFAULT = "http://127.0.0.1:8080"
@@ -107,7 +107,7 @@ class _Api:
         elif (secret := password(options)) is not None:
             pair = base64.b64encode(f"{options.user}:{secret}".encode()).decode()
             self._headers["Authorization"] = f"Basic {pair}"
-        self._tls = ssl.create_default_context(cafile=options.ca) if self._base.startswith("https") else None
+        self._tls = _tls(options) if self._base.startswith("https") else None
 
     def get(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         """The answer's object; OptionError with what went wrong."""
@@ -130,6 +130,16 @@ class _Api:
         if not isinstance(item, dict):
             raise OptionError(f"{self._base}: this is no Spinney's HTTP API")
         return item
+
+
+def _tls(options: argparse.Namespace) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=options.ca)
+        if (own := certificate(options)) is not None:
+            context.load_cert_chain(*own)
+    except OSError as error:
+        raise OptionError(f"the certificates cannot be used: {error.strerror or error}") from None
+    return context
 
 
 def _problem(error: urllib.error.HTTPError) -> str:

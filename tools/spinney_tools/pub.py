@@ -14,7 +14,7 @@ from pathlib import Path
 from spinney.client import ClientError, ConnectionRefused, NotStored, Publisher
 from spinney.errors import PublicationError, SpinneyError
 
-from .client_options import DONE, ERROR, INTERRUPTED, REFUSED, add_access, password, say
+from .client_options import DONE, ERROR, INTERRUPTED, REFUSED, add_access, certificate, password, say
 from .match.errors import InputError
 from .match.progress import Progress
 from .match.readings import MAX_LINE_BYTES, STANDARD_INPUT, Batch, batches, total_bytes
@@ -91,6 +91,7 @@ class _Run:
             server=options.server,
             password=password(options),
             ca=options.ca,
+            certificate=certificate(options),
             source=options.source,
             outbox=options.outbox,
             linger_ms=LINGER_MS,

@@ -17,7 +17,7 @@ from typing import Any
 from spinney.client import ClientError, ConnectionRefused, Handle, Notification, Subscriber
 from spinney.errors import SpinneyError, SyntaxError
 
-from .client_options import DONE, ERROR, OptionError, add_access, password, say
+from .client_options import DONE, ERROR, OptionError, add_access, certificate, password, say
 from .up import COLOURS, coloured
 
 CONNECT_SECONDS = 3.0
@@ -86,6 +86,7 @@ class _Run:
             server=options.server,
             password=password(options),
             ca=options.ca,
+            certificate=certificate(options),
             session=options.session,
             on_connection=_say_connection,
         )

@@ -70,6 +70,8 @@ class Access:
     password: str | None = field(default=None, repr=False)
     ca: Path | None = None
     """The certificate to trust instead of the system's, for TLS."""
+    certificate: tuple[Path, Path] | None = None
+    """The client's own, and its key, where the server asks for one."""
 
     def __post_init__(self) -> None:
         if not is_name(self.name):

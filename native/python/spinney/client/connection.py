@@ -154,8 +154,8 @@ class Connection:
             self._idle_until(time.monotonic() + self._pauses.next())
 
     def _open(self) -> Link | None:
-        link = Link(self.access, self._client_id, clean=self._clean, events=self._events)
         try:
+            link = Link(self.access, self._client_id, clean=self._clean, events=self._events)
             link.open()
         except OSError as error:
             self._reason = error.strerror or str(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -97,7 +98,7 @@ class Link:
         if access.server.web_socket:
             client.ws_set_options(access.server.path)
         if access.server.tls:
-            client.tls_set(ca_certs=str(access.ca) if access.ca else None)
+            client.tls_set_context(_tls_context(access))
         if access.user is not None:
             client.username_pw_set(access.user, access.password)
         client.on_socket_open = lambda _client, _data, sock: _send_at_once(sock)
@@ -162,6 +163,25 @@ class Link:
     def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._over.set()
         self._events.put_now(Lost(self, str(reason)))
+
+
+class _TlsSocket(ssl.SSLSocket):
+    """One whose failed handshake leaves nothing open; paho would leave it to the garbage collector."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
+def _tls_context(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=access.ca)
+    context.sslsocket_class = _TlsSocket
+    if access.certificate is not None:
+        context.load_cert_chain(*access.certificate)
+    return context
 
 
 def _send_at_once(sock: Any) -> None:

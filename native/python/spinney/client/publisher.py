@@ -90,6 +90,7 @@ class Publisher:
         server: str | None = None,
         password: str | None = None,
         ca: Path | None = None,
+        certificate: tuple[Path, Path] | None = None,
         source: str | None = None,
         outbox: Outbox | Path | None = None,
         when_full: WhenFull = "wait",
@@ -100,14 +101,15 @@ class Publisher:
         on_refused: Callable[[str, ClientError], object] | None = None,
         on_connection: Callable[[bool, str], object] | None = None,
     ) -> None:
-        """The client's name is its user's. `source` names the readings that name none (the client's name, if None).
+        """The client's name is its user's. `ca` is trusted instead of the system's certificates, `certificate` is the
+        client's own with its key. `source` names the readings that name none (the client's name, if None).
 
         `outbox`: a folder keeps what is not stored on disk. `when_full` waits for room up to `full_wait_seconds`,
         raises OutboxFull at once, or drops the oldest. `linger_ms` is how long a reading may wait for company in a
         message. `on_refused` is told id and error of each publication that will never be stored, `on_connection`
         whether the link is up, and why not.
         """
-        self._access = Access(name, Server.parse(server), password, ca)
+        self._access = Access(name, Server.parse(server), password, ca, certificate)
         self._source = source or name
         self._outbox = DiskOutbox(outbox) if isinstance(outbox, Path) else outbox or Outbox()
         self._when_full = when_full

@@ -88,18 +88,20 @@ class Subscriber:
         server: str | None = None,
         password: str | None = None,
         ca: Path | None = None,
+        certificate: tuple[Path, Path] | None = None,
         session: str | None = None,
         max_waiting: int = MAX_WAITING,
         when_behind: WhenBehind = "wait",
         on_notification: Callable[[Notification], object] | None = None,
         on_connection: Callable[[bool, str], object] | None = None,
     ) -> None:
-        """The client's name is its user's. `on_notification` gets what no handle of this program is for.
+        """The client's name is its user's. `ca` is trusted instead of the system's certificates, `certificate` is the
+        client's own with its key. `on_notification` gets what no handle of this program is for.
 
         `max_waiting` notifications wait for each handle; beyond them the server does (and with it all handles of
         this subscriber), or the oldest are dropped and counted, as `when_behind` says.
         """
-        self._access = Access(name, Server.parse(server), password, ca)
+        self._access = Access(name, Server.parse(server), password, ca, certificate)
         self._max_waiting = max_waiting
         self._when_behind: WhenBehind = when_behind
         self._on_notification = on_notification
