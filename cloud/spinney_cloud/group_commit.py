@@ -94,8 +94,9 @@ class GroupCommit:
 
     def __init__(self, writer: Writer, clock: Callable[[], float], max_record_bytes: int = MAX_RECORD_BYTES) -> None:
         self.max_record_bytes = max_record_bytes
+        self.pending = 0
+        """Parts and records that were taken, and are not known to be stored."""
         self.pending_bytes = 0
-        """Taken, and not known to be stored."""
         self.records = 0
         self._writer = writer
         self._clock = clock
@@ -114,16 +115,12 @@ class GroupCommit:
 
     def _add(self, tenant: str, items: list[tuple[Part | Record, int]], done: Done) -> None:
         ticket = _Ticket(len(items), done)
+        self.pending += len(items)
         for what, size in items:
             self._queue.append(_Entry(tenant, what, size, ticket))
             self._queued_bytes += size
             self.pending_bytes += size
         self._wake.set()
-
-    @property
-    def pending(self) -> int:
-        """Entries that wait for their record, and records that are being stored."""
-        return len(self._queue) + self._under_way
 
     async def run(self) -> None:
         """Store what is added, until cancelled."""
@@ -178,6 +175,7 @@ class GroupCommit:
 
     def _stored(self, group: _Group, future: asyncio.Future[Stored]) -> None:
         self._under_way -= 1
+        self.pending -= len(group.tickets)
         self.pending_bytes -= group.size
         self._wake.set()
         if future.cancelled():
