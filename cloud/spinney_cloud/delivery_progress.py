@@ -137,6 +137,11 @@ class Progress:
                 del self._open[sequence]
                 self._entries += _ENTRY.pack(sequence, WHOLE, message.tag)
 
+    def gone(self, sequences: Iterable[int]) -> None:
+        """These were open and are no longer in the log."""
+        for sequence in sequences:
+            self._resumed.open.pop(sequence, None)
+
     def take_entries(self) -> bytes:
         """What has been done since the last call, as the journal writes it."""
         entries = bytes(self._entries)

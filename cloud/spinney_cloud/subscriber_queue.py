@@ -23,6 +23,8 @@ UNKNOWN_SECONDS: Final = 1.0
 """How long a notification waits for its subscription's options; then it goes as if it had none."""
 MAX_DIGEST_BYTES: Final = 256 * 1024
 """A digest that is longer goes out as several messages."""
+TURN: Final = 8
+"""Messages that an owner gets out before it is another's turn."""
 MAX_TOTAL_BYTES: Final = 512 * 1024**2
 """Of all owners together; beyond it whatever comes finds its queue full."""
 
@@ -80,6 +82,8 @@ class _Owner:
     own: dict[str, _Lane] = field(default_factory=dict)
     turns: deque[_Lane] = field(default_factory=deque)
     """Lanes that hold something."""
+    served: int = 0
+    """Messages taken in this turn."""
 
 
 @dataclass(eq=False, slots=True)
@@ -111,6 +115,7 @@ class SubscriberQueues:
         self.bounds = bounds
         self.ready = 0
         """Messages that could be sent now."""
+        self.ready_bytes = 0
         self.held = 0
         """Messages that a digest, a rate limit or missing options hold back."""
         self.bytes = 0
@@ -175,13 +180,23 @@ class SubscriberQueues:
             elif lane.sid is not None:
                 del owner.own[lane.sid]
             if owner.turns:
-                self._turns.append(owner)
+                self._next_turn(owner)
             self.ready -= 1
+            self.ready_bytes -= len(item.payload)
             self._uncount(owner, item)
             if item.expires >= now:
                 return item
             self._drop(item, "age")
         return None
+
+    def _next_turn(self, owner: _Owner) -> None:
+        """An owner's turn is several messages: nats-server writes down once what one subscriber took."""
+        owner.served += 1
+        if owner.served < TURN:
+            self._turns.appendleft(owner)
+        else:
+            owner.served = 0
+            self._turns.append(owner)
 
     def next_due(self) -> float | None:
         """When `run_due` has something to do."""
@@ -234,6 +249,7 @@ class SubscriberQueues:
             owner.turns.append(lane)
         lane.items.append(item)
         self.ready += 1
+        self.ready_bytes += len(item.payload)
         self._count(owner, item)
 
     def _full(self, owner: _Owner, item: Item) -> bool:
@@ -252,6 +268,7 @@ class SubscriberQueues:
             if not from_lane.items:
                 self._leave(owner, from_lane)
             self.ready -= 1
+            self.ready_bytes -= len(oldest.payload)
             self._uncount(owner, oldest, keep=True)
             self._drop(oldest, "queue")
             if not self._full(owner, item):

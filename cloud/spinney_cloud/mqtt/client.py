@@ -278,6 +278,15 @@ class MqttClient:
             raise WindowFull(f"{len(self._in_flight)} messages are unacknowledged")
         return self._take(where, payload, retain)
 
+    def forget(self, future: asyncio.Future[None]) -> None:
+        """Send a message no more, though it was not acknowledged; its future is cancelled."""
+        for packet_id, sent in self._in_flight.items():
+            if sent.future is future:
+                future.cancel()
+                self._on_puback(packet_id)
+                self.acknowledged -= 1
+                return
+
     async def drain(self) -> None:
         """Wait until all is acknowledged."""
         if self._in_flight:
