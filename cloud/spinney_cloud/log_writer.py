@@ -6,7 +6,7 @@ the order or store twice, and are dealt with here:
 
 - A full stream refuses a large message and takes the small one after it. So near the limit, and after any refusal, only
   one message is under way at a time.
-- nats-py would send again by itself what it held when the connection broke: see Connection.
+- nats-py sends again by itself, and first, what it held when the connection broke: so it never gets to hold this.
 - The server forgets ids after two minutes. What was sent longer ago is looked for in the stream before it goes again.
 """
 

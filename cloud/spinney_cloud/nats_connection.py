@@ -1,7 +1,8 @@
 """One connection to nats-server: nats-py's client, with short ways past its queues and its parsing of headers.
 
-All that depends on the inside of nats-py is in this file. Its client reconnects and replays subscriptions; what it
-would send again by itself after a reconnect is thrown away, since only a Writer knows what may be sent in which order.
+All that depends on the inside of nats-py is in this file. Its client reconnects and replays subscriptions, and sends
+again by itself what was in its queue. What goes through `send` is never in that queue: only a Writer knows what may be
+sent again, and in which order.
 """
 
 from __future__ import annotations
@@ -101,15 +102,11 @@ class Connection(Client):
     async def _found(self) -> None:
         self.epoch += 1
         self._failures = 0
-        self._out.clear()
         self.ready.set()
         self._tell()
 
     async def _lost(self) -> None:
         self.ready.clear()
-        self._pending.clear()
-        self._pending_data_size = 0
-        self._out.clear()
         asked, self._asked = self._asked, {}
         for future in asked.values():
             if not future.done():

@@ -114,13 +114,14 @@ def test_what_is_larger_than_the_server_takes_fails_alone(nats: NatsServer) -> N
     async def test() -> None:
         async with opened(nats) as log:
             writer = log.writer(names.LOG)
+            await put_all(writer, numbers(1))
             before = await writer.put(SUBJECT, b"before")
             large = await writer.put(SUBJECT, b"x" * 5_000_000)
             after = await writer.put(SUBJECT, b"after")
             with pytest.raises(TooLarge) as error:
                 await large
             assert error.value.limit == 4 * 1024 * 1024
-            assert (await before, await after) == (Stored(1, False), Stored(2, False))
+            assert (await before, await after) == (Stored(2, False), Stored(3, False))
             assert log.connection.epoch == 1
 
     run(test())

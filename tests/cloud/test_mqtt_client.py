@@ -149,6 +149,7 @@ def test_an_acknowledgement_of_an_earlier_connection_is_not_sent(hasty_server: S
             assert again.dup
             assert (first.connection, again.connection) == (1, 2)
             inbox.client.ack(first)
+            await (await inbox.client.publish("b", b"what went before has arrived, too"))
             inbox.client.abort()
             await inbox.until(lambda: len(inbox.messages) == 3)
             inbox.client.ack(inbox.messages[2])
