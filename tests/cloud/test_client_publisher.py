@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import random
+import socket
 import subprocess
 import sys
 import threading
@@ -307,6 +310,62 @@ def test_a_server_that_pings_and_never_acknowledges_is_left(
         wait_until(lambda: len(cloud.messages) >= 3, "over and over, on new links")
         cloud.mute = False
         kit.flush(10)
+
+
+class NonsenseServer:
+    """Lets everybody in, and then says anything: as MQTT, nearly."""
+
+    def __init__(self, seed: int) -> None:
+        self.connections = 0
+        self._randomly = random.Random(seed)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = self._listener.accept()
+                self.connections += 1
+                link.settimeout(0.02)
+                with link, contextlib.suppress(OSError):
+                    self._say_nonsense(link)
+
+    def _say_nonsense(self, link: socket.socket) -> None:
+        for answer in (b"\x20\x02\x00\x00", b"\x90\x03\x00\x01\x01", *(self._packet() for _ in range(3))):
+            link.recv(10_000)
+            link.sendall(answer)
+
+    def _packet(self) -> bytes:
+        body = self._randomly.randbytes(self._randomly.randrange(12))
+        kind = self._randomly.choice(b"\x20\x30\x32\x34\x40\x50\x62\x90\xb0\xd0\xe0\x00\xf0")
+        return bytes([kind, len(body)]) + body
+
+
+def test_a_server_that_talks_nonsense_is_tried_again_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    died: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: died.append(args.exc_value))
+    monkeypatch.setattr("spinney.client.connection.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("spinney.client.connection.LONGEST_PAUSE_SECONDS", 0.001)
+    seed = int.from_bytes(os.urandom(4), "big")
+    print(f"seed {seed}")
+    server = NonsenseServer(seed)
+    kit = Publisher("kit", server=f"mqtt://127.0.0.1:{server.port}")
+    try:
+        kit.publish({"n": 0})
+        kit.connect(0)
+        wait_until(lambda: server.connections > 200 or died, "many connections")
+    finally:
+        kit.disconnect()
+        server.close()
+    assert died == []
+    assert kit.waiting == 1
 
 
 def test_no_server_is_told_within_the_time() -> None:

@@ -206,7 +206,11 @@ class Connection:
             link.subscribe(self._member.topics)
 
     def _granted(self, granted: Sequence[bool]) -> None:
-        refused = [topic for topic, may in zip(self._member.topics, granted, strict=True) if not may]
+        topics = self._member.topics
+        if len(granted) != len(topics):
+            self.drop("an answer to SUBSCRIBE that is for something else")
+            return
+        refused = [topic for topic, may in zip(topics, granted, strict=True) if not may]
         if refused:
             self._refuse(NotGranted(str(self.access.server), self.access.user, refused))
             self.drop(str(self._refusal))

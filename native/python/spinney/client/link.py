@@ -10,11 +10,11 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 from .address import Access
 from .handover import Handover
@@ -86,7 +86,8 @@ class Link:
 
     def _make_client(self, client_id: str, clean: bool) -> paho.Client:
         access = self._access
-        client = paho.Client(
+        client = _Client(
+            self._ended,
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
             clean_session=clean,
@@ -163,6 +164,27 @@ class Link:
     def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._over.set()
         self._events.put_now(Lost(self, str(reason)))
+
+    def _ended(self) -> None:
+        """Whatever ended paho's thread: something in it may have failed over what a server sent."""
+        if not self._over.is_set():
+            self._over.set()
+            self._events.put_now(Lost(self, "the MQTT client failed"))
+
+
+class _Client(paho.Client):
+    """paho's, whose thread does not end without a word."""
+
+    def __init__(self, ended: Callable[[], None], *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._ended = ended
+
+    def loop_forever(self, timeout: float = 1.0, retry_first_connection: bool = False) -> MQTTErrorCode:
+        """What paho's thread does."""
+        try:
+            return super().loop_forever(timeout, retry_first_connection)
+        finally:
+            self._ended()
 
 
 class _TlsSocket(ssl.SSLSocket):
