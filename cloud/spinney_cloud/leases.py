@@ -18,7 +18,7 @@ class Lease(NamedTuple):
 
 
 class Leases:
-    """The leases of one tenant. Every call returns the sources whose owner it has changed."""
+    """The leases of one tenant. Calls return the sources whose owner they have changed, and who that was before."""
 
     def __init__(self, epoch: int = 0) -> None:
         self.epoch = epoch
@@ -48,8 +48,20 @@ class Leases:
         """The sources that a broker asks for."""
         return self._wanted.get(client, frozenset())
 
-    def ask(self, client: str, sources: Iterable[str]) -> set[str]:
+    def asking(self, source: str) -> list[str]:
+        """Who asks for it, in the order in which they began to."""
+        return list(self._asking.get(source, ()))
+
+    def ask(self, client: str, sources: Iterable[str]) -> dict[str, str | None]:
         """A broker asks for these, and for no others any more."""
+        return self._settle(self.want(client, sources))
+
+    def end(self, client: str) -> dict[str, str | None]:
+        """A broker is gone, and asks for nothing."""
+        return self.ask(client, ())
+
+    def want(self, client: str, sources: Iterable[str]) -> frozenset[str]:
+        """As `ask`, and nothing is given out yet: until `settle`, after a start, all are to have asked again."""
         wanted = frozenset(sources)
         before = self._wanted.pop(client, frozenset())
         if wanted:
@@ -60,18 +72,14 @@ class Leases:
             self._asking[source].pop(client, None)
             if not self._asking[source]:
                 del self._asking[source]
-        return self._settle(before | wanted)
+        return before | wanted
 
-    def end(self, client: str) -> set[str]:
-        """A broker is gone, and asks for nothing."""
-        return self.ask(client, ())
-
-    def settle(self) -> set[str]:
-        """After all have been restored and have asked again: take back what nobody asks for."""
+    def settle(self) -> dict[str, str | None]:
+        """Give out what is asked for, and take back what nobody asks for any more."""
         return self._settle({*self._leases, *self._asking})
 
-    def _settle(self, sources: Iterable[str]) -> set[str]:
-        changed = set()
+    def _settle(self, sources: Iterable[str]) -> dict[str, str | None]:
+        changed: dict[str, str | None] = {}
         for source in sorted(sources):
             asking = self._asking.get(source, {})
             lease = self._leases.get(source)
@@ -84,5 +92,5 @@ class Leases:
                 del self._leases[source]
             else:
                 continue
-            changed.add(source)
+            changed[source] = None if lease is None else lease.client
         return changed

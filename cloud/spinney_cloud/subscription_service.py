@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -85,6 +85,10 @@ def _done_future() -> asyncio.Future[Any]:
     return future
 
 
+def _ignore(_key: str, _stored: StoredSubscription | None, _parsed: AnySubscription | None) -> None:
+    """Nobody is to be told."""
+
+
 OnChange = Callable[[str, StoredSubscription | None, AnySubscription | None], None]
 """Told of the key, what it is now, and that parsed where it is at hand."""
 
@@ -97,16 +101,15 @@ class SubscriptionService:
         log: NatsLog,
         limits: Limits,
         *,
-        on_change: OnChange = lambda _key, _stored, _subscription: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.table = SubscriptionTable()
         self.limits = limits
+        self.on_change: OnChange = _ignore
         self.damaged = 0
         """Values of the bucket that could not be read."""
         self._log = log
         self._clock = clock
-        self._on_change = on_change
         self._writer = log.writer(LOG, max_pending=MAX_UNDER_WAY)
         self._bucket = log.bucket(SUBSCRIPTIONS)
         self._order = asyncio.Lock()
@@ -114,9 +117,9 @@ class SubscriptionService:
         """The newest change of each key that is not in the bucket yet."""
         self._to_log: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
         self._to_bucket: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._sooner = asyncio.Event()
 
-    async def start(self) -> None:
+    async def start(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Read the bucket, and begin to work."""
         for key, entry in (await self._bucket.load()).items():
             try:
@@ -125,21 +128,20 @@ class SubscriptionService:
                 self.damaged += 1
                 continue
             self.table.put(key, stored, fingerprint(stored))
-            self._on_change(key, stored, None)
-        self._tasks = [asyncio.create_task(self._carry_from_log()), asyncio.create_task(self._carry_from_bucket())]
-
-    async def close(self) -> None:
-        """Finish what has been begun, and end."""
-        await self._to_log.join()
-        await self._to_bucket.join()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            self.on_change(key, stored, None)
+        spawn(self._carry_from_log())
+        spawn(self._carry_from_bucket())
 
     @property
     def under_way(self) -> int:
         """Changes that are on their way."""
         return len(self._under_way)
+
+    async def settled(self) -> None:
+        """Wait until what is on its way now is in the bucket."""
+        pending = [one.done for one in self._under_way.values()]
+        if pending:
+            await asyncio.wait(pending)
 
     # ---- Requests ----------------------------------------------------------------------------------------------
 
@@ -208,6 +210,17 @@ class SubscriptionService:
             _, tenant, owner, sid = key.split(".")
             await self.end(tenant, owner, sid)
         return len(due)
+
+    async def until_next(self, at_most_seconds: float) -> None:
+        """Wait until something may have expired."""
+        self._sooner.clear()
+        following = self.table.expiry.next()
+        wait = at_most_seconds if following is None else min(at_most_seconds, max(0.0, following - self._clock()))
+        try:
+            async with asyncio.timeout(wait):
+                await self._sooner.wait()
+        except TimeoutError:
+            return
 
     async def get(self, tenant: str, owner: str, sid: str) -> StoredSubscription:
         """A subscription as it is now; Refusal if there is none."""
@@ -313,6 +326,8 @@ class SubscriptionService:
             self.table.remove(key)
         else:
             self.table.put(key, pending.stored, mark)
+            if pending.stored.expires is not None:
+                self._sooner.set()
         await self._to_log.put(pending)
         return pending.done
 
@@ -325,7 +340,6 @@ class SubscriptionService:
                 await self._fail(pending, error)
             else:
                 await self._put(pending, where.sequence)
-            self._to_log.task_done()
 
     async def _put(self, pending: _Pending, sequence: int) -> None:
         if pending.stored is None or pending.value is None:
@@ -336,7 +350,7 @@ class SubscriptionService:
             pending.stored = pending.stored.started(sequence)
             if self._under_way.get(pending.key) is pending:
                 self.table.started(pending.key, sequence)
-        self._on_change(pending.key, pending.stored, pending.subscription)
+        self.on_change(pending.key, pending.stored, pending.subscription)
         await self._to_bucket.put(pending)
 
     async def _carry_from_bucket(self) -> None:
@@ -350,7 +364,6 @@ class SubscriptionService:
                 self._settle(pending)
                 if not pending.done.done():
                     pending.done.set_result(Done(pending.sid, pending.stored, pending.cost, existed=pending.existed))
-            self._to_bucket.task_done()
 
     def _settle(self, pending: _Pending) -> None:
         if self._under_way.get(pending.key) is pending:

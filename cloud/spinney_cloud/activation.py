@@ -1,0 +1,412 @@
+"""Activation: what each mobile broker of a tenant must evaluate now.
+
+A subscription's feed is active on a broker if a publication of one of its sources may match it; it is sent specialised
+with what the broker has announced. Of feeds that cover one another only the outermost are sent (rule R2). A state
+filter whose enter and exit are proven disjoint is sent as it is, for the sources that the broker owns; of others, and
+of sources that nobody owns, the cloud needs the feed (rule S2). Where a density is asked for, only chosen sources are
+active.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+
+from spinney import FALSE, TRUE, UNKNOWN, ContentSubscription, Forest, disjoint, feed, parse, specialise
+from spinney.covers import Prepared
+from spinney.expression import Filter, In, Literal, Property, conjunction, properties
+from spinney.subscription import StateSubscription, Subscription
+
+from .announcements import Announcement
+from .broker_knowledge import BrokerKnowledge, Group
+from .density import Candidate, Choice, Density, Reliability, choose
+from .subscriptions import Kind, StoredSubscription
+from .wanted_index import Wanted, WantedIndex
+
+MAX_NEEDS: Final = 20_000
+"""Filters that are kept in the form in which they are compared with announcements: those asked for last."""
+
+
+class Needs:
+    """What a subscription needs of a broker, ready to be compared."""
+
+    __slots__ = ("feed", "kind", "names", "prepared", "subscription")
+
+    def __init__(self, normal: str) -> None:
+        subscription = parse(normal)
+        self.subscription: Subscription = subscription
+        self.feed: Filter = feed(subscription)
+        self.prepared = Prepared(self.feed)
+        self.kind: Kind = "content"
+        self.names = set(properties(self.feed))
+        if isinstance(subscription, StateSubscription):
+            if disjoint(subscription.enter, subscription.exit):
+                self.kind = "state"
+                for part in (subscription.enter, subscription.exit):
+                    self.names |= properties(part)
+        elif not isinstance(subscription, ContentSubscription):
+            self.kind = "top-k"
+
+
+class Active:
+    """A filter that is active on a broker, as it is there."""
+
+    __slots__ = ("_json", "digest", "feed", "kind", "mark", "sources", "state")
+
+    def __init__(
+        self, digest: str, kind: Kind, condition: Filter, state: Subscription | None, sources: frozenset[str] | None
+    ) -> None:
+        self.digest = digest
+        self.kind = kind
+        self.feed = condition
+        self.state = state
+        """Of the kind state: the whole subscription."""
+        self.sources = sources
+        """Those that were chosen; None for all."""
+        self._json: dict[str, Any] | None = None
+        self.mark = 0
+
+    def is_like(self, other: Active | None) -> bool:
+        """Whether a broker could not tell them apart."""
+        return other is not None and (self.kind, self.feed, self.state) == (other.kind, other.feed, other.state)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `add` of an activation has it."""
+        if self._json is None:
+            subscription = self.state if self.state is not None else ContentSubscription(filter=self.feed)
+            self._json = {"filter": self.digest, "kind": self.kind, "subscription": subscription.to_json()}
+            mark = blake2b(orjson.dumps(self._json), digest_size=8).digest()
+            self.mark = int.from_bytes(mark, "big")
+        return self._json
+
+
+def fingerprint(active: Iterable[Active]) -> str:
+    """The same for the same filters, in whatever order."""
+    total = 0
+    for one in active:
+        one.to_json()
+        total += one.mark
+    return f"{total % 2**64:016x}"
+
+
+class BrokerActivation:
+    """One broker's."""
+
+    def __init__(self, announcement: Announcement) -> None:
+        self.announcement = announcement
+        self.knowledge = BrokerKnowledge(announcement)
+        self.evaluated: dict[str, Active] = {}
+        """All that may match; of the feeds among them the forest says which are sent."""
+        self._forest = Forest()
+
+    def put(self, digest: str, found: Active | None) -> bool:
+        """A filter is active so, or (None) not any more; whether that is a change."""
+        old = self.evaluated.get(digest)
+        if found is None and old is None:
+            return False
+        if found is not None and found.is_like(old):
+            self.evaluated[digest] = found if old is None else _with_sources(old, found.sources)
+            return False
+        if old is not None and old.state is None:
+            self._forest.remove(digest)
+        if found is None:
+            del self.evaluated[digest]
+        else:
+            self.evaluated[digest] = found
+            if found.state is None:
+                self._forest.add(digest, found.feed)
+        return True
+
+    def desired(self) -> dict[str, Active]:
+        """What the broker is to have: state filters, and the roots of the forest."""
+        states = {digest: one for digest, one in self.evaluated.items() if one.state is not None}
+        return states | {digest: self.evaluated[digest] for digest in self._forest.roots}
+
+
+def _with_sources(active: Active, sources: frozenset[str] | None) -> Active:
+    active.sources = sources
+    return active
+
+
+class _Dense:
+    """A filter for which just enough sources will do."""
+
+    def __init__(self) -> None:
+        self.candidates: dict[str, frozenset[str]] = {}
+        """By broker."""
+        self.choices: dict[Density, dict[str, Choice]] = {}
+        self.reliabilities: dict[Density, Reliability] = {}
+
+    def chosen(self) -> frozenset[str]:
+        """For any of the densities."""
+        return frozenset(source for choices in self.choices.values() for source in choices)
+
+
+class Activations:
+    """One tenant's. Changes are marked; `work` does what follows from them, bit by bit."""
+
+    def __init__(self) -> None:
+        self.index = WantedIndex()
+        self.brokers: dict[str, BrokerActivation] = {}
+        self.evaluations = 0
+        self._needs: OrderedDict[str, Needs] = OrderedDict()
+        self._digests: dict[str, None] = {}
+        """To be looked at for all brokers."""
+        self._pending: dict[str, dict[str, None]] = {}
+        """Of each broker the filters that are still to be looked at."""
+        self._changed: set[str] = set()
+        self._dense: dict[str, _Dense] = {}
+        self._to_choose: dict[str, None] = {}
+        self._restored: dict[str, set[str]] = {}
+
+    # ---- What happens ------------------------------------------------------------------------------------------
+
+    def subscribe(self, key: str, stored: StoredSubscription | None, parsed: Subscription | None = None) -> bool:
+        """A subscription has begun, changed or ended; whether there is work."""
+        touched = self.index.put(key, stored, parsed)
+        self._digests.update(dict.fromkeys(sorted(touched)))
+        return bool(touched)
+
+    def announce(self, announcement: Announcement) -> None:
+        """A broker has announced something new."""
+        client = announcement.client
+        broker = self.brokers.get(client)
+        before = None if broker is None else broker.knowledge
+        if broker is None:
+            broker = self.brokers[client] = BrokerActivation(announcement)
+        else:
+            broker.announcement = announcement
+            broker.knowledge = BrokerKnowledge(announcement)
+        pending = self._pending.setdefault(client, {})
+        pending.update(dict.fromkeys(self._touched(broker, broker.knowledge.changed_since(before))))
+
+    def _touched(self, broker: BrokerActivation, changed: frozenset[str] | None) -> Iterator[str]:
+        """The filters whose place on this broker may be another now."""
+        candidates = dict.fromkeys(self.index.meeting(broker.knowledge.possible))
+        yield from (digest for digest in broker.evaluated if digest not in candidates)
+        for digest in candidates:
+            needs = self._needs.get(digest)
+            if changed is None or needs is None or digest in self._dense or not changed.isdisjoint(needs.names):
+                yield digest
+
+    def end(self, client: str) -> None:
+        """A broker's announcement is over."""
+        self.brokers.pop(client, None)
+        self._pending.pop(client, None)
+        self._changed.discard(client)
+        for digest, dense in self._dense.items():
+            if dense.candidates.pop(client, None):
+                self._to_choose[digest] = None
+
+    def restore_choice(self, chosen: Mapping[str, Iterable[str]]) -> None:
+        """What had been chosen, by digest, when this was stored."""
+        for digest, sources in chosen.items():
+            self._restored.setdefault(digest, set()).update(sources)
+
+    # ---- What follows ------------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is marked."""
+        return bool(self._digests or self._pending or self._to_choose or self._changed)
+
+    def work(self, now: float) -> Iterator[str | None]:
+        """Does all that is marked. Gives way with None after each step, and names each broker that is to be told."""
+        while self._digests or self._pending or self._to_choose:
+            if self._digests:
+                digest = next(iter(self._digests))
+                del self._digests[digest]
+                yield from self._everywhere(digest)
+            elif self._pending:
+                self._go_on()
+            else:
+                digest = next(iter(self._to_choose))
+                del self._to_choose[digest]
+                self._choose(digest, now)
+            yield None
+            if not self._digests:
+                yield from self._ready()
+        yield from self._ready()
+
+    def tell_all(self) -> None:
+        """Every broker is to be told what is new, if anything is."""
+        self._changed.update(self.brokers)
+
+    def _go_on(self) -> None:
+        """One filter more on a broker that has announced something new."""
+        client, pending = next(iter(self._pending.items()))
+        if pending:
+            self._consider(pending.popitem()[0], client)
+        else:
+            del self._pending[client]
+            self._changed.add(client)  # told in any case: it may have lost what it had
+
+    def _ready(self) -> Iterator[str]:
+        ready = [client for client in self._changed if client not in self._pending]
+        self._changed.difference_update(ready)
+        yield from sorted(ready)
+
+    def _everywhere(self, digest: str) -> Iterator[None]:
+        wanted = self.index.get(digest)
+        if wanted is None or not wanted.is_dense:
+            self._dense.pop(digest, None)
+        for client in list(self.brokers):
+            if client in self.brokers:
+                self._consider(digest, client)
+                yield None
+        if wanted is not None and wanted.is_dense:
+            self._to_choose[digest] = None
+
+    def _consider(self, digest: str, client: str) -> None:
+        broker = self.brokers[client]
+        if broker.put(digest, self._active(digest, client, broker)):
+            self._changed.add(client)
+
+    def _active(self, digest: str, client: str, broker: BrokerActivation) -> Active | None:
+        wanted = self.index.get(digest)
+        if wanted is None:
+            return None
+        self.evaluations += 1
+        needs = self._needs_of(wanted)
+        groups = broker.knowledge.serving(needs.prepared)
+        sources = self._chosen(digest, client, groups) if wanted.is_dense else None
+        if not groups or (sources is not None and not sources):
+            return None
+        return specialised(digest, needs, broker.knowledge, sources)
+
+    def _needs_of(self, wanted: Wanted) -> Needs:
+        needs = self._needs.get(wanted.digest)
+        if needs is None:
+            needs = self._needs[wanted.digest] = Needs(wanted.normal)
+            if len(self._needs) > MAX_NEEDS:
+                self._needs.popitem(last=False)
+        else:
+            self._needs.move_to_end(wanted.digest)
+        return needs
+
+    # ---- Density -----------------------------------------------------------------------------------------------
+
+    def _chosen(self, digest: str, client: str, groups: list[Group]) -> frozenset[str]:
+        """The chosen ones among a broker's sources; notes which could be chosen."""
+        dense = self._dense.setdefault(digest, _Dense())
+        candidates = frozenset[str]().union(*(group.names for group in groups))
+        dense.candidates[client] = candidates
+        self._to_choose[digest] = None
+        return dense.chosen() & candidates
+
+    def _choose(self, digest: str, now: float) -> None:
+        wanted, dense = self.index.get(digest), self._dense.get(digest)
+        if wanted is None or dense is None or not wanted.is_dense:
+            return
+        before = dense.chosen()
+        current = before | self._restored.pop(digest, set())
+        densities = sorted(set(wanted.densities.values()), key=repr)
+        dense.reliabilities = {one: dense.reliabilities.get(one) or Reliability(one.every_seconds) for one in densities}
+        dense.choices = {}
+        for density, reliability in dense.reliabilities.items():
+            candidates = list(self._candidates(dense, density, reliability, now))
+            dense.choices[density] = choose(candidates, current, density.per_cell)
+            reliability.watch(dense.choices[density], now)
+            reliability.forget({one.source for one in candidates})
+        moved = before ^ dense.chosen()
+        if moved:
+            for client, sources in dense.candidates.items():
+                if not moved.isdisjoint(sources):
+                    self._again(digest, client)
+
+    def _again(self, digest: str, client: str) -> None:
+        """Only the choice has changed, not who could be chosen."""
+        broker = self.brokers[client]
+        wanted, dense = self.index.get(digest), self._dense[digest]
+        assert wanted is not None
+        sources = dense.chosen() & dense.candidates[client]
+        found = specialised(digest, self._needs_of(wanted), broker.knowledge, sources) if sources else None
+        if broker.put(digest, found):
+            self._changed.add(client)
+
+    def _candidates(self, dense: _Dense, density: Density, reliability: Reliability, now: float) -> Iterator[Candidate]:
+        seen: set[str] = set()
+        for client in sorted(dense.candidates):
+            announcement = self.brokers[client].announcement
+            if announcement.away is not None:
+                continue
+            battery = 1.0 if announcement.battery is None else announcement.battery
+            for source in dense.candidates[client] - seen:
+                seen.add(source)
+                yield Candidate(
+                    source,
+                    announcement.cell_of(source, density.cell),
+                    battery,
+                    reliability.share(source),
+                    reliability.passed_over(source, now),
+                )
+
+    @property
+    def shortest_period(self) -> float | None:
+        """Of all densities: how often at least readings are expected; None if nobody asks for one."""
+        periods = [one.every_seconds for dense in self._dense.values() for one in dense.reliabilities]
+        return min(periods, default=None)
+
+    def heard(self, source: str, now: float) -> None:
+        """A reading of a source came."""
+        for dense in self._dense.values():
+            for reliability in dense.reliabilities.values():
+                reliability.heard(source, now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed: sources that were silent for too long give way."""
+        for digest, dense in self._dense.items():
+            for reliability in dense.reliabilities.values():
+                if reliability.failed(now):
+                    self._to_choose[digest] = None
+
+    # ---- What is shown -----------------------------------------------------------------------------------------
+
+    def chosen_on(self, client: str) -> dict[str, list[str]]:
+        """By digest, the sources of a broker that were chosen."""
+        return {
+            digest: sorted(dense.chosen() & dense.candidates[client])
+            for digest, dense in self._dense.items()
+            if client in dense.candidates
+        }
+
+    def choices(self, digest: str, sources: Iterable[str]) -> list[dict[str, Any]]:
+        """Why these were chosen."""
+        dense = self._dense.get(digest)
+        found: list[dict[str, Any]] = []
+        for choices in dense.choices.values() if dense else ():
+            found += [
+                {"source": source, **choices[source]._asdict()} for source in sorted(sources) if source in choices
+            ]
+        return found
+
+
+def specialised(digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: frozenset[str] | None) -> Active | None:
+    """What is left of it on a broker, for all its sources or only some; None if nothing."""
+    known = knowledge.known
+    only = () if sources is None or sources >= knowledge.names else (_one_of(sources),)
+    left = specialise(conjunction(*only, needs.feed), known)
+    if left in (FALSE, UNKNOWN):
+        return None
+    if needs.kind != "state":
+        return Active(digest, needs.kind, left, None, sources)
+    subscription = needs.subscription
+    assert isinstance(subscription, StateSubscription)
+    given = () if subscription.only is None else (subscription.only,)
+    condition = specialise(conjunction(*only, *given), known) if only or given else TRUE
+    state = replace(
+        subscription,
+        enter=specialise(subscription.enter, known),
+        exit=specialise(subscription.exit, known),
+        only=None if condition == TRUE else condition,
+    )
+    return Active(digest, "state", left, state, sources)
+
+
+def _one_of(sources: Iterable[str]) -> Filter:
+    return In(Property("source"), tuple(Literal(source) for source in sorted(sources)))

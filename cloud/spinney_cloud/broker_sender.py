@@ -1,0 +1,205 @@
+"""Tells one mobile broker what is active on it: only changes, each under the next epoch, or all where it lost count.
+
+What is sent is stored after it is sent: a coordinator that starts in between sends all again. Leases are stored before
+they are told, so that no epoch is ever given out twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+
+from .activation import Active, fingerprint
+from .log_errors import AskError
+from .names import ACTIVATIONS
+from .nats_connection import Backoff
+from .nats_log import NatsLog
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = 1
+MAX_ACT_BYTES: Final = 256 * 1024
+"""Of one message; what is more comes under the next epochs."""
+
+
+class ActivationVersionError(ValueError):
+    """A stored activation that a newer Spinney has written, or that is damaged."""
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """What gave these bytes of the bucket."""
+    try:
+        item: dict[str, Any] = orjson.loads(data)
+        if item["v"] > VERSION:
+            raise ActivationVersionError(f"an activation of version {item['v']}; this Spinney reads up to {VERSION}")
+        for name in ("epoch", "fingerprint", "leases", "lease_epoch", "chosen"):
+            item[name]
+    except ActivationVersionError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise ActivationVersionError(f"a damaged activation: {data[:80]!r}: {error!r}") from error
+    return item
+
+
+class Wish:
+    """What the broker is to have."""
+
+    __slots__ = ("active", "chosen", "held", "lease_epoch", "leases")
+
+    def __init__(
+        self,
+        active: Mapping[str, Active],
+        leases: list[dict[str, Any]],
+        held: Mapping[str, int],
+        lease_epoch: int,
+        chosen: Mapping[str, list[str]],
+    ) -> None:
+        self.active = active
+        self.leases = leases
+        """As the broker is told: who owns each source that it asked for."""
+        self.held = held
+        """As the gateway is told: its own, with their epochs."""
+        self.lease_epoch = lease_epoch
+        self.chosen = chosen
+
+
+class BrokerSender:
+    """One broker's. `send` is called by one task at a time."""
+
+    def __init__(
+        self, log: NatsLog, tenant: str, client: str, stored: Mapping[str, Any] | None, clock: Callable[[], float]
+    ) -> None:
+        self.tenant = tenant
+        self.client = client
+        self.epoch = stored["epoch"] if stored else int(clock() * 1000)
+        """Of the last message. A broker that is not known begins at the clock's, so that none counts on as before."""
+        self.sent: Mapping[str, Active] | None = None
+        """None while nobody knows what it has."""
+        self.is_full_due = False
+        self.task: asyncio.Task[None] | None = None
+        self.is_due = False
+        self.due_since: float | None = None
+        """Of the monotonic clock."""
+        self.sent_at: float | None = None
+        self.messages = 0
+        self.why: str | None = None
+        """Why it cannot be told at the moment."""
+        self._log = log
+        self._clock = clock
+        self._fingerprint: str | None = stored["fingerprint"] if stored else None
+        self._told_leases: str | None = stored.get("told") if stored else _mark([])
+        self._stored_leases: tuple[dict[str, int], int] | None = None
+        if stored:
+            self._stored_leases = (stored["leases"], stored["lease_epoch"])
+
+    @property
+    def stored_leases(self) -> Mapping[str, int]:
+        """Its own, as the gateway knows them."""
+        return self._stored_leases[0] if self._stored_leases else {}
+
+    def mark(self, since: float | None) -> None:
+        """Something of it has changed, at that time of the monotonic clock."""
+        if self.due_since is None:
+            self.due_since = time.monotonic() if since is None else since
+        self.is_due = True
+
+    async def send(self, wish: Wish) -> float | None:
+        """Tell the broker what has changed; the seconds since that was marked, None if nothing has."""
+        since, self.due_since = self.due_since, None
+        await self._store_leases(wish)
+        messages = list(self._messages(wish))
+        for message in messages:
+            await self._out(message)
+        self.sent = wish.active
+        if messages:
+            self.is_full_due = False
+            self._told_leases = _mark(wish.leases)
+            self._fingerprint = fingerprint(wish.active.values())
+            self.sent_at = self._clock()
+            self.messages += len(messages)
+            await self._store(wish)
+        return None if since is None or not messages else time.monotonic() - since
+
+    def _messages(self, wish: Wish) -> Iterator[dict[str, Any]]:
+        if self.sent is None and not self.is_full_due and self._fingerprint == fingerprint(wish.active.values()):
+            self.sent = wish.active
+        full = self.sent is None or self.is_full_due
+        before: Mapping[str, Active] = {} if full or self.sent is None else self.sent
+        add = [one for digest, one in wish.active.items() if not one.is_like(before.get(digest))]
+        drop = [digest for digest in before if digest not in wish.active]
+        leases = wish.leases if full or _mark(wish.leases) != self._told_leases else None
+        if not (full or add or drop or leases is not None):
+            return
+        *parts, last = _in_parts(one.to_json() for one in add)
+        for part in parts:
+            yield self._message(full, part, [], None)
+            full = False
+        yield self._message(full, last, drop, leases)
+
+    def _message(
+        self, full: bool, add: list[dict[str, Any]], drop: list[str], leases: list[dict[str, Any]] | None
+    ) -> dict[str, Any]:
+        self.epoch += 1
+        message: dict[str, Any] = {"epoch": self.epoch, "full": full, "add": add, "drop": drop}
+        return message if leases is None else {**message, "leases": leases}
+
+    async def _out(self, message: dict[str, Any]) -> None:
+        """Until it is out. Should the broker have got it and this process not know, it comes twice, unchanged."""
+        data, backoff = orjson.dumps(message), Backoff()
+        while True:
+            try:
+                await self._log.out(self.client, "act", data)
+            except AskError as error:
+                self.why = str(error)
+                log.warning("%s cannot be told what is active: %s", self.client, error)
+                await asyncio.sleep(backoff.next())
+            else:
+                self.why = None
+                return
+
+    async def _store_leases(self, wish: Wish) -> None:
+        leases = (dict(wish.held), wish.lease_epoch)
+        if wish.held != (self._stored_leases or ({}, 0))[0]:
+            await self._store(wish)
+            self._stored_leases = leases
+
+    async def _store(self, wish: Wish) -> None:
+        value = {
+            "v": VERSION,
+            "tenant": self.tenant,
+            "client": self.client,
+            "epoch": self.epoch,
+            "fingerprint": self._fingerprint,
+            "filters": len(self.sent or ()),
+            "leases": wish.held,
+            "lease_epoch": wish.lease_epoch,
+            "told": self._told_leases,
+            "chosen": wish.chosen,
+        }
+        bucket = self._log.bucket(ACTIVATIONS)
+        await bucket.put(f"{self.tenant}.{self.client}", orjson.dumps(value))
+        self._stored_leases = (dict(wish.held), wish.lease_epoch)
+
+
+def _mark(leases: list[dict[str, Any]]) -> str:
+    return blake2b(orjson.dumps(leases), digest_size=8).hexdigest()
+
+
+def _in_parts(items: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Lists that fit into messages; one at least."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    size = 0
+    for item in items:
+        length = len(orjson.dumps(item))
+        if size + length > MAX_ACT_BYTES and parts[-1]:
+            parts.append([])
+            size = 0
+        parts[-1].append(item)
+        size += length
+    return parts
