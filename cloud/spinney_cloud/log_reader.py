@@ -82,8 +82,7 @@ class Reader:
         loop = asyncio.get_running_loop()
         deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
         while not (messages := self._take(at_most)):
-            if self.closed:
-                raise LogError(f"the reader of {self.stream} is closed")
+            self._check_open()
             if self._broken:
                 await self._reopen(deadline)
             now = loop.time()
@@ -123,7 +122,12 @@ class Reader:
         """Wait until the server has been told where to begin; `next` does it, too."""
         self._broken |= anew
         while self._broken:
+            self._check_open()
             await self._reopen(None)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise LogError(f"the reader of {self.stream} is closed")
 
     @property
     def caught_up(self) -> bool:
@@ -159,7 +163,8 @@ class Reader:
         done, _ = await asyncio.wait({self._opening}, timeout=timeout)
         if done:
             opening, self._opening = self._opening, None
-            await opening
+            if not opening.cancelled():
+                opening.result()
 
     async def _open(self) -> None:
         backoff, missing_since = Backoff(), None
@@ -186,7 +191,6 @@ class Reader:
             raise
 
     async def _create_consumer(self) -> None:
-        after = self.after
         name = f"r_{secrets.token_hex(6)}"
         inbox = f"{self._connection.inbox}.{name}"
         self._subscription = await self._connection.listen(inbox, self._on_message)

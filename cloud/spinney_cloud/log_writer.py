@@ -118,6 +118,7 @@ class Writer:
         self._backoff = Backoff()
         self._open = False
         """Whether messages may be sent now: the server is there and has refused none of this try."""
+        self._closed = False
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._work(), name=f"writer of {stream}")
         self._task.add_done_callback(self._note_end)
@@ -135,6 +136,8 @@ class Writer:
         """As `put`, with more headers, as lines that end in CRLF."""
         if message_id is not None and _ID.fullmatch(message_id) is None:
             raise ValueError(f"not an id of a message: {message_id!r}")
+        if self._closed:
+            raise LogError(f"the pen of {self.stream} is closed")
         where = subject_bytes(subject)
         size = len(data) + len(where) + len(headers) + len(message_id or "") + _ROOM_OF_HEADERS
         future: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
@@ -174,6 +177,7 @@ class Writer:
 
     async def close(self) -> None:
         """End; the futures of what is still pending are cancelled, so `drain` first."""
+        self._closed, self._open = True, False
         self._connection.on_change.discard(self._on_change)
         self._task.cancel()
         await asyncio.wait({self._task})

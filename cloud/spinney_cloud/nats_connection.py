@@ -32,12 +32,15 @@ PING_SECONDS = 5
 PENDING_BYTES = 8 * 1024**2
 """Of what goes through nats-py's own queue; what is written with `send` is bounded by who sends."""
 API_TIMEOUT_SECONDS = 5.0
+CLOSE_SECONDS = 2.0
 MAX_ASKED = 2000
 """Requests under way at once; more of them wait."""
 REPEATED_ERROR_EVERY = 50
 """While the server is away, one in so many attempts is said."""
 
 STREAM_NOT_FOUND = 10059
+NOT_NOW = 503
+"""Of JetStream's errors: it starts, or lacks something for a while."""
 _SUBJECT = re.compile(r"[^\s\x00.]+(?:\.[^\s\x00.]+)*")
 
 Handler = Callable[[bytes, bytes, bytes, bytes | None], None]
@@ -148,10 +151,25 @@ class Connection(Client):
 
     async def _attempt_reconnect(self) -> None:
         """Without waiting until what the dead link still holds is written: that may be never."""
+        self._abort()
+        await super()._attempt_reconnect()
+
+    async def close(self) -> None:
+        """End for good; within CLOSE_SECONDS even if the server takes nothing more."""
+        if not self.ready.is_set():
+            self._abort()
+        timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._abort)
+        try:
+            await super().close()
+        except (OSError, nats.errors.Error) as error:
+            log.warning("closing the connection to nats-server: %s", error)
+        finally:
+            timer.cancel()
+
+    def _abort(self) -> None:
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
-        await super()._attempt_reconnect()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         handler = self._handlers.get(sid)
@@ -225,6 +243,8 @@ class Connection(Client):
         if error := result.get("error"):
             if error.get("err_code") == STREAM_NOT_FOUND:
                 raise StreamMissing(what.split(".")[2])
+            if error.get("code") == NOT_NOW:
+                raise Unavailable(f"JetStream says: {error.get('description')}")
             raise Refused(error.get("code", 0), error.get("err_code", 0), error.get("description", ""))
         return result
 

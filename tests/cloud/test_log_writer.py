@@ -7,7 +7,7 @@ from log_kit import SUBJECT, numbers, opened, put_all, run, take
 from servers import NatsServer
 
 from spinney_cloud import log_writer, names
-from spinney_cloud.nats_log import NatsLog, Stored, StreamState, TooLarge, Writer
+from spinney_cloud.nats_log import LogError, NatsLog, Stored, StreamState, TooLarge, Writer
 from spinney_cloud.settings import Settings
 
 Future = asyncio.Future[Stored]
@@ -277,5 +277,7 @@ def test_close_gives_up_what_is_pending(nats: NatsServer) -> None:
             nats.resume()
             with pytest.raises(asyncio.CancelledError):
                 await future
+            with pytest.raises(LogError, match="closed"):
+                await writer.put(SUBJECT, b"1")
 
     run(test())

@@ -232,6 +232,20 @@ def test_a_server_that_says_nothing_is_noticed_and_found_again(mqtt_server: Serv
     run(test())
 
 
+def test_close_ends_in_time_although_the_server_says_nothing(mqtt_server: Server) -> None:
+    async def test() -> None:
+        async with client(mqtt_server, "publisher") as publisher:
+            mqtt_server.pause()
+            done = [await publisher.publish("a", b"x" * 500_000) for _ in range(20)]
+            async with asyncio.timeout(5):
+                await publisher.close()
+            assert all(future.cancelled() for future in done)
+            with pytest.raises(MqttError, match="closed"):
+                await publisher.publish("a", b"x")
+
+    run(test())
+
+
 def test_an_idle_connection_is_kept_alive(mqtt_server: Server) -> None:
     async def test() -> None:
         async with client(mqtt_server, "idle", keepalive_seconds=1) as idle:

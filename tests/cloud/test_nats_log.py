@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from log_kit import SUBJECT, numbers, opened, put_all, run
-from servers import NatsServer
+from servers import HOST, NatsServer
 
 from spinney_cloud import names, nats_log
-from spinney_cloud.nats_log import AskError, NatsLog, NobodyThere, StreamMissing, Unavailable
+from spinney_cloud.certs import Certificates
+from spinney_cloud.nats_log import AskError, LogError, NatsLog, NobodyThere, StreamMissing, Unavailable
 from spinney_cloud.settings import Settings
 from spinney_cloud.streams import HARD_CAP
 
@@ -227,6 +228,52 @@ def test_users_and_their_passwords(tmp_path: Path) -> None:
 
     users = 'authorization { users: [{user: "cloud", password: "right"}] }'
     with NatsServer(tmp_path / "nats", extra=users) as server:
+        run(test(server))
+
+
+@pytest.mark.parametrize("away", ["paused", "killed"])
+def test_close_ends_in_time_whatever_the_server_does(nats: NatsServer, away: str) -> None:
+    async def test() -> None:
+        log = await NatsLog.connect(nats.endpoints(), name="test")
+        await log.ensure(Settings())
+        writer, reader = log.writer(names.LOG), log.reader(names.LOG, after=0)
+        await put_all(writer, numbers(1))
+        await reader.next()
+        (nats.pause if away == "paused" else nats.kill)()
+        for _ in range(200):
+            await writer.put(SUBJECT, b"x" * 100_000)
+        reading = asyncio.create_task(reader.next())
+        if away == "killed":
+            while log.connected:
+                await asyncio.sleep(0.01)
+        async with asyncio.timeout(5):
+            await log.close()
+        with pytest.raises(LogError):
+            await reading
+
+    run(test())
+
+
+def test_over_tls_the_servers_certificate_is_checked(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    certificates.make_ca()
+    shown = certificates.make_server([HOST])
+
+    async def test(server: NatsServer) -> None:
+        ours = server.endpoints(nats_ca=str(certificates.path("ca")))
+        async with await NatsLog.connect(ours, name="test") as log:
+            await log.ensure(Settings())
+            assert (await log.state(names.LOG)).messages == 0
+            await asyncio.to_thread(server.restart)
+            await _epoch(log, 2)
+        stranger = asyncio.create_task(NatsLog.connect(server.endpoints(), name="test"))
+        await asyncio.wait({stranger}, timeout=0.3)
+        assert not stranger.done()
+        stranger.cancel()
+        await asyncio.wait({stranger})
+
+    tls = f'tls {{ cert_file: "{shown}", key_file: "{certificates.key_path("server")}" }}'
+    with NatsServer(tmp_path / "nats", extra=tls) as server:
         run(test(server))
 
 
