@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from spinney_cloud.api.routes_operations import PROCESSES
 
 EXAMPLES = 15
+SOAK_EXAMPLES = 500
 STREAMS = "/notifications"
 
 
@@ -28,13 +29,29 @@ def described(whole: Cloud) -> schemathesis.BaseSchema:
     return schemathesis.openapi.from_url(f"{whole.url}/openapi.json").exclude(path_regex=STREAMS)
 
 
-@pytest.mark.parametrize("mode", schemathesis.GenerationMode, ids=lambda mode: mode.value)
+MODES = pytest.mark.parametrize("mode", schemathesis.GenerationMode, ids=lambda mode: mode.value)
+
+
+@MODES
 def test_each_operation_does_as_it_says(described: schemathesis.BaseSchema, mode: schemathesis.GenerationMode) -> None:
+    try_all(described, mode, settings(max_examples=EXAMPLES, derandomize=True))
+
+
+@MODES
+@pytest.mark.soak
+def test_each_operation_does_as_it_says_for_long(
+    described: schemathesis.BaseSchema, mode: schemathesis.GenerationMode
+) -> None:
+    try_all(described, mode, settings(max_examples=SOAK_EXAMPLES))
+
+
+def try_all(described: schemathesis.BaseSchema, mode: schemathesis.GenerationMode, how: settings) -> None:
+    """All operations, and what is untrue of each."""
     untrue = []
     for found in described.get_all_operations():
         operation = found.ok()
         try:
-            _try(operation, mode)
+            _try(operation, mode, how)
         except (schemathesis.errors.FailureGroup, AssertionError) as failure:
             untrue.append(f"{operation.label}: {failure}")
         except Unsatisfiable:  # there is nothing that it forbids
@@ -42,11 +59,9 @@ def test_each_operation_does_as_it_says(described: schemathesis.BaseSchema, mode
     assert not untrue, "\n\n".join(untrue)
 
 
-def _try(operation: schemathesis.APIOperation, mode: schemathesis.GenerationMode) -> None:
+def _try(operation: schemathesis.APIOperation, mode: schemathesis.GenerationMode, how: settings) -> None:
     @given(case=operation.as_strategy(generation_mode=mode))
-    @settings(
-        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
-    )
+    @settings(how, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def holds(case: schemathesis.Case) -> None:
         # that a text is a subscription, or bytes a CBOR pack, is more than a schema can say
         case.call_and_validate(excluded_checks=[positive_data_acceptance])

@@ -116,6 +116,7 @@ def test_when_all_are_refused_the_answer_is_a_problem(client: httpx.Client) -> N
         ("application/json", b'{"NO2": 1, "NO2": 2}', 422),
         ("application/json", b'[{"NO2": ' * 5_000, 422),
         ("application/json", b'{"\xff": 1}', 422),
+        ("application/senml+json", b'{"NO2": 1}', 400),
         ("application/senml+cbor", b'{"NO2": 1}', 400),
         ("application/senml+cbor", b"\x9f" * 10_000, 422),
         ("application/vnd.apache.arrow.stream", b"\xff\xff\xff\xff" + bytes(100), 422),
