@@ -1,7 +1,8 @@
 """Snapshots of the matcher: files in the data directory that survive being killed at any instant.
 
-A file is a line of JSON (format, version, what it is a snapshot of, length and checksum of the rest), then the rest. It
-is written beside its place and renamed into it when it is whole; the ones before are kept, for when it is damaged.
+A file is a line and the rest. The line has its own checksum, and then in JSON format and version, what it is a snapshot
+of, and length and checksum of the rest, which is JSON, too. A file is written beside its place and renamed into it when
+it is whole; the ones before are kept, for when it is damaged.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Snapshots:
         }
         part = self.part_of(moment.sequence)
         with part.open("wb") as file:
-            file.write(orjson.dumps(header) + b"\n")
+            file.write(_line(orjson.dumps(header)))
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
@@ -110,7 +111,7 @@ class Snapshots:
         for path in self.newest_first():
             try:
                 with path.open("rb") as file:
-                    found.append(_moment(path, file.readline()))
+                    found.append(_moment(_header(path, file.readline())))
             except (SnapshotDamaged, OSError):
                 continue
         return found
@@ -129,23 +130,30 @@ class Snapshots:
 def _split(path: Path) -> tuple[Moment, bytes]:
     data = path.read_bytes()
     line, _, body = data.partition(b"\n")
-    moment = _moment(path, line)
-    header = orjson.loads(line)
+    header = _header(path, line + b"\n")
     if (header["length"], header["checksum"]) != (len(body), zlib.crc32(body)):
         raise SnapshotDamaged(f"{path}: {len(body)} bytes with a checksum that is not theirs")
-    return moment, body
+    return _moment(header), body
 
 
-def _moment(path: Path, line: bytes) -> Moment:
-    try:
-        header = orjson.loads(line)
-        if header["format"] != FORMAT:
-            raise SnapshotDamaged(f"{path}: not a snapshot but {header['format']!r:.80}")
-        if header["version"] > VERSION:
-            raise SnapshotDamaged(f"{path}: of version {header['version']}; this Spinney reads up to {VERSION}")
-        return Moment(*(header[name] for name in Moment.__slots__))
-    except (ValueError, KeyError, TypeError) as error:
-        raise SnapshotDamaged(f"{path}: {error!r}") from error
+def _line(header: bytes) -> bytes:
+    return b"%08x %b\n" % (zlib.crc32(header), header)
+
+
+def _header(path: Path, line: bytes) -> dict[str, Any]:
+    text = line[9:-1]
+    if line != _line(text):
+        raise SnapshotDamaged(f"{path}: its first line is not what was written")
+    header: dict[str, Any] = orjson.loads(text)
+    if header["format"] != FORMAT:
+        raise SnapshotDamaged(f"{path}: not a snapshot but {header['format']!r:.80}")
+    if header["version"] > VERSION:
+        raise SnapshotDamaged(f"{path}: of version {header['version']}; this Spinney reads up to {VERSION}")
+    return header
+
+
+def _moment(header: Mapping[str, Any]) -> Moment:
+    return Moment(*(header[name] for name in Moment.__slots__))
 
 
 def _sync_folder(folder: Path) -> None:

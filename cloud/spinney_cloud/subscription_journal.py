@@ -13,7 +13,8 @@ import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from types import TracebackType
+from typing import IO, Any, Self
 
 import orjson
 
@@ -89,6 +90,12 @@ class Journal:
         self._length, self._checksum = place["length"], place["checksum"]
         self._live, self._dead = len(live), lines - len(live)
         return live
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
     def close(self) -> None:
         """Give it up."""

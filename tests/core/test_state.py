@@ -307,6 +307,15 @@ def test_it_may_be_told_late_that_sources_are_away_s4() -> None:
     assert brief(state_filter.tick(90.0)) == [("exit", "q")]
 
 
+def test_what_comes_without_an_owner_goes_on_under_the_epoch_of_the_last_one() -> None:
+    state_filter = StateFilter(state("WHEN x > 2 UNTIL x <= 2"), disjoint=True)
+    assert state_filter.epoch("m") == 0
+    state_filter.take(Label(Mark("m", (7, 1, 1), True)), {"x": 3}, 0.0)
+    assert state_filter.epoch("m") == 7
+    told = state_filter.feed(reading("m", 2), {"x": 0}, 1.0, state_filter.epoch("m"))
+    assert brief(told) == [("exit", "m")]
+
+
 def test_it_knows_the_sources_that_it_would_have_to_give_up() -> None:
     state_filter = StateFilter(state("WHEN x > 5 UNTIL x <= 0"))
     state_filter.feed(reading("examined", 1), {"x": 3}, 0.0)
