@@ -69,8 +69,8 @@ def test_100_000_keys_are_put_in_seconds_and_loaded_in_about_one(nats: NatsServe
             put = time.perf_counter() - began
             loaded = await bucket.load()
             assert loaded.keys() == set(keys)
-            assert put < 10
-            assert time.perf_counter() - began - put < 5
+            assert put < 20
+            assert time.perf_counter() - began - put < 10
 
     run(test())
 

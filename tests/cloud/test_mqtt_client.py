@@ -13,7 +13,7 @@ import pytest
 from servers import HOST, MosquittoServer, NatsServer, free_ports
 
 from spinney_cloud.certs import Certificates
-from spinney_cloud.mqtt import MqttClient, MqttError, MqttRefused, Publish, Will
+from spinney_cloud.mqtt import MqttClient, MqttError, MqttRefused, Publish, Will, link
 from spinney_cloud.mqtt.client import WindowFull
 from spinney_cloud.mqtt.codec import REFUSED
 
@@ -232,7 +232,11 @@ def test_a_server_that_says_nothing_is_noticed_and_found_again(mqtt_server: Serv
     run(test())
 
 
-def test_close_ends_in_time_although_the_server_says_nothing(mqtt_server: Server) -> None:
+def test_close_ends_in_time_although_the_server_says_nothing(
+    mqtt_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "CLOSE_SECONDS", 0.3)
+
     async def test() -> None:
         async with client(mqtt_server, "publisher") as publisher:
             mqtt_server.pause()

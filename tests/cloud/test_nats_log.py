@@ -8,7 +8,7 @@ import pytest
 from log_kit import SUBJECT, numbers, opened, put_all, run
 from servers import HOST, NatsServer
 
-from spinney_cloud import names, nats_log
+from spinney_cloud import names, nats_connection, nats_log
 from spinney_cloud.certs import Certificates
 from spinney_cloud.nats_log import AskError, LogError, NatsLog, NobodyThere, StreamMissing, Unavailable
 from spinney_cloud.settings import Settings
@@ -192,8 +192,8 @@ async def _epoch(log: NatsLog, number: int) -> None:
 
 
 def test_a_server_that_says_nothing_is_left_and_found_again(nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spinney_cloud.nats_connection.PING_SECONDS", 0.2)
-    monkeypatch.setattr("spinney_cloud.nats_connection.CONNECT_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(nats_connection, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(nats_connection, "CONNECT_TIMEOUT_SECONDS", 0.5)
 
     async def test() -> None:
         async with opened(nats) as log:
@@ -232,7 +232,11 @@ def test_users_and_their_passwords(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("away", ["paused", "killed"])
-def test_close_ends_in_time_whatever_the_server_does(nats: NatsServer, away: str) -> None:
+def test_close_ends_in_time_whatever_the_server_does(
+    nats: NatsServer, away: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_connection, "CLOSE_SECONDS", 0.3)
+
     async def test() -> None:
         log = await NatsLog.connect(nats.endpoints(), name="test")
         await log.ensure(Settings())
