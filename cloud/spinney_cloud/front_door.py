@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +51,7 @@ class FrontDoor:
 
     def take(self, sender: Sender, payload: bytes) -> Taken:
         """What can be taken in of a payload now. Nothing that a payload holds can end the process."""
-        self.metrics.bytes.inc(len(payload))
+        self.metrics.bytes += len(payload)
         try:
             taken = self.intake.take(sender, payload, time.time())
         except Exception as error:  # else the server sends this payload again at each start, for ever
@@ -61,8 +60,8 @@ class FrontDoor:
         if self.disk.full and (taken.rows or taken.labels):
             taken = Taken(batch=taken.batch, busy="disk: too little space is free; send it again later")
         if taken.busy is not None:
-            self.metrics.busy.labels(taken.busy.partition(":")[0]).inc()
-        self.metrics.received.inc(len(taken.rows))
+            self.metrics.busy[taken.busy.partition(":")[0]] += 1
+        self.metrics.received += len(taken.rows)
         return taken
 
     def store(self, sender: Sender, taken: Taken, done: Done) -> None:
@@ -80,8 +79,7 @@ class FrontDoor:
 
     def refused(self, sender: Sender, topic: str, payload: bytes, taken: Taken) -> None:
         """Count what was refused of a payload, and keep it as a dead letter."""
-        for kind, count in Counter(refusal.kind for refusal in taken.refusals).items():
-            self.metrics.refused.labels(kind).inc(count)
+        self.metrics.refused.update(refusal.kind for refusal in taken.refusals)
         letter = dead_letters.letter(
             client=sender.client,
             tenant=sender.tenant,

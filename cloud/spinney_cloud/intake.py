@@ -290,7 +290,7 @@ class Part(NamedTuple):
     @property
     def size(self) -> int:
         """About its bytes in a record."""
-        marks = sum(2 + len(one.label.membership) for one in self.labels)
+        marks = sum(2 + len(one.label.membership) for one in self.labels) if self.labels else 0
         return len(self.body) + _RUN_BYTES * len(self.runs) + _MARK_BYTES * marks
 
 

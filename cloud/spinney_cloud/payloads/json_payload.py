@@ -23,6 +23,8 @@ _ENVELOPE = frozenset({"batch", "publications", "epochs", "labels"})
 _MAX_NAME = 200
 """Characters of a batch's name."""
 
+_FLAT = frozenset({float, int, str, bool, type(None)})
+
 _door = Matcher()
 """Without a subscription: it reads, and matches nothing."""
 
@@ -53,12 +55,33 @@ def _read_object(payload: bytes) -> Batch:
         batch = _quick_envelope(payload)
         if batch is not None:
             return batch
-    if _passes(payload):
-        return Batch([orjson.loads(payload)], range(1), from_door=True)
+    row = _plain_object(payload)
+    if row is None and _passes(payload):
+        row = orjson.loads(payload)
+    if row is not None:
+        return Batch([row], range(1), from_door=True)
     item = _parse(payload)
     if isinstance(item, dict) and isinstance(item.get("publications"), list):
         return _envelope(item, _careful_rows(item["publications"]))
     return _careful_rows([item])
+
+
+def _plain_object(payload: bytes) -> dict[str, Any] | None:
+    """A flat object that the door surely accepts, found more quickly than by asking it; else None.
+
+    Where nothing is escaped, quotes are there for keys and texts alone: so a key that is there twice leaves more of
+    them than the object, which has it once, accounts for.
+    """
+    if b"\\" in payload:
+        return None
+    try:
+        row = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+    types = [value.__class__ for value in row.values()]
+    if _FLAT.issuperset(types) and payload.count(b'"') == 2 * (len(row) + types.count(str)):
+        return row  # type: ignore[no-any-return]  # it begins with a brace
+    return None
 
 
 def _read_array(payload: bytes, received: float) -> Batch:
