@@ -159,12 +159,10 @@ class Child:
 
 
 def before_exec(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes its program: it asks the kernel to be killed when we die, where that can be
-    asked, and leaves SIGHUP alone until it knows what to do with it."""
+    """What a child does before it becomes its program: it asks the kernel to be killed when we die, where it can."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
     def prepare() -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         if libc is not None:
             libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
             if os.getppid() != parent:  # we died before it had asked

@@ -15,7 +15,7 @@ from .configuration import KEYS, MISSING, Configuration, ConfigurationError, Key
 from .logs import set_up_logging
 
 if TYPE_CHECKING:  # the other commands need none of it
-    from .supervisor import Command
+    from .supervisor import Processes
 
 FAILED = 1
 USAGE_ERROR = 2
@@ -48,10 +48,10 @@ examples:
   spinney cloud --config cloud.toml --check        say what would be, and whether it holds"""
 
 
-def main(arguments: list[str], *, command: Command | None = None) -> int:
+def main(arguments: list[str], *, processes: Processes | None = None) -> int:
     """The command; exit code 0 done, 1 failed, 2 wrong use or configuration, 130 killed by a second Ctrl-C.
 
-    `command`: how processes are started, if not as the supervisor has it.
+    `processes`: what is run, if not what the supervisor has.
     """
     if arguments and arguments[0] in COMMANDS:
         return _run_command(*arguments)
@@ -65,21 +65,21 @@ def main(arguments: list[str], *, command: Command | None = None) -> int:
     if options.check:
         print("\n".join([*configuration.lines(), "ok"]))
         return 0
-    return run(configuration, lambda: _configure(options, flags, []), command)
+    return run(configuration, lambda: _configure(options, flags, []), processes)
 
 
-def run(configuration: Configuration, reread: Callable[[], Configuration], command: Command | None) -> int:
+def run(configuration: Configuration, reread: Callable[[], Configuration], processes: Processes | None) -> int:
     """Run the cloud until it is told to stop."""
     from .data_dir import DataDirError
     from .log_errors import LogError
     from .mqtt_kind import MqttRefusedError
     from .nats_server import NatsServerError
     from .ports import PortsError
-    from .supervisor import NAME, Supervisor, service_command
+    from .supervisor import NAME, Processes, Supervisor
     from .users import UsersError
 
     async def supervise() -> int:
-        return await Supervisor(configuration, reread, command=command or service_command).run()
+        return await Supervisor(configuration, reread, processes or Processes()).run()
 
     set_up_logging(NAME, configuration.settings.logging)
     try:

@@ -62,6 +62,13 @@ def service_command(name: str, run_file: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "spinney_cloud.service", name, str(run_file), TETHERED]
 
 
+class Processes(NamedTuple):
+    """What the supervisor keeps running beside nats-server."""
+
+    stages: Sequence[Sequence[str]] = STAGES
+    command: Command = service_command
+
+
 class Supervisor:
     """One run of the cloud. `reread` gives the configuration as it is on SIGHUP."""
 
@@ -69,14 +76,11 @@ class Supervisor:
         self,
         configuration: Configuration,
         reread: Callable[[], Configuration],
-        *,
-        stages: Sequence[Sequence[str]] = STAGES,
-        command: Command = service_command,
+        processes: Processes,
     ) -> None:
         self.settings = configuration.settings
         self._reread = reread
-        self._stages = stages
-        self._command = command
+        self._stages, self._command = processes
         self._stopping = asyncio.Event()
         self._waiting_for: list[str] = []
         self._nats: NatsServer | None = None

@@ -18,6 +18,7 @@ from typing import Self
 import psutil
 
 SMALL = [sys.executable, str(Path(__file__).parent / "small_cloud.py")]
+FEW = [*SMALL, "--few"]
 ANY_PORTS = ("--mqtt-port", "0", "--http-port", "0", "--nats-port", "0")
 START_SECONDS = 60.0
 WAIT_SECONDS = 30.0
@@ -37,7 +38,7 @@ class Cloud:
     `with cloud.begin():` does not wait until it is ready."""
 
     def __init__(
-        self, data: Path, *arguments: str, program: Sequence[str] = SMALL, ports: Sequence[str] = ANY_PORTS
+        self, data: Path, *arguments: str, program: Sequence[str] = FEW, ports: Sequence[str] = ANY_PORTS
     ) -> None:
         self.data = data
         self.command = [*program, "--data", str(data), *ports, *arguments]

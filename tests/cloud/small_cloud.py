@@ -1,4 +1,7 @@
-"""`spinney cloud` with processes that do nothing but write down what happens to them, in DATA/events."""
+"""`spinney cloud` with processes that do nothing but write down what happens to them, in DATA/events.
+
+`--few` as the first argument: with two of them, which is quicker.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 
 from spinney_cloud import service
 from spinney_cloud.command import main
+
+FEW = (("http",), ("matcher",))
 
 
 def small_process(name: str, run_file: Path) -> Sequence[str]:
@@ -39,4 +44,7 @@ def run_process(arguments: list[str]) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == "--process":
         sys.exit(run_process(sys.argv[2:]))
-    sys.exit(main(sys.argv[1:], command=small_process))
+    from spinney_cloud.supervisor import STAGES, Processes  # which the small processes need not load
+
+    few = sys.argv[1] == "--few"
+    sys.exit(main(sys.argv[1 + few :], processes=Processes(FEW if few else STAGES, small_process)))

@@ -91,6 +91,22 @@ def test_nats_server_takes_the_configuration(tmp_path: Path, flags: dict[str, st
             assert tried.returncode == 0, tried.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "may"),
+    [({}, True), ({"mqtt.host": "0.0.0.0"}, False), ({"security.anonymous": "never"}, False)],
+)
+def test_without_users_anonymous_clients_may_come_from_loopback_only(
+    tmp_path: Path, flags: dict[str, str], may: bool
+) -> None:
+    """Also when the last user goes while it runs."""
+    settings = configure({"data": str(tmp_path), **flags}, {}).settings
+    with DataDir(tmp_path) as data:
+        NatsServer(settings, data, NatsPorts(4222, 1883)).write()
+        conf = (data.run / "nats-server.conf").read_text()
+    assert ("no_auth_user" in conf) is may
+    assert ("spinney-anonymous" in conf) is may
+
+
 def test_limits_reach_the_server(tmp_path: Path) -> None:
     with Cloud(tmp_path / "data", "--nats-max-payload", "3MiB") as cloud:
         with socket.create_connection((HOST, cloud.port("NATS"))) as connection:

@@ -19,13 +19,20 @@ from spinney_cloud.child import before_exec
 from spinney_cloud.data_dir import DataDir, holder
 from spinney_cloud.service import TETHERED, read_run
 
-PROCESSES = {"http", "gateway", "coordinator", "matcher", "delivery"}
+ALL = {"http", "gateway", "coordinator", "matcher", "delivery"}
+SOME = {"http", "matcher"}
 
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Cloud:
-    """Not started yet."""
+    """With few processes, not started yet."""
     return Cloud(tmp_path / "data")
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Cloud:
+    """With as many processes as there are, not started yet."""
+    return Cloud(tmp_path / "data", program=SMALL)
 
 
 # ---- Starting and stopping --------------------------------------------------------------------------------------
@@ -38,36 +45,39 @@ def test_the_ready_line_names_addresses_at_which_all_is_there(cloud: Cloud) -> N
         assert found["data"] == str(cloud.data)
         assert answers(cloud.port("MQTT"))
         assert answers(cloud.port("NATS"))
-        assert {name for name, event, _ in cloud.events() if event == "start"} == PROCESSES
+        assert {name for name, event, _ in cloud.events() if event == "start"} == SOME
         assert read_run(cloud.data / "run" / "run.json")[1].http_port == cloud.port("HTTP")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_in_order_what_brings_in_more_first_and_nats_server_last(cloud: Cloud, number: signal.Signals) -> None:
-    with cloud:
-        family = [process.pid for process in cloud.family()]
-        assert cloud.stop(number) == 0
-        stops = [name for name, event, _ in cloud.events() if event == "stop"]
+def test_it_stops_in_order_what_brings_in_more_first_and_nats_server_last(whole: Cloud, number: signal.Signals) -> None:
+    whole.command += ["--log-level", "debug"]
+    with whole:
+        family = [process.pid for process in whole.family()]
+        os.killpg(whole.pid, number)  # as a terminal sends Ctrl-C: to all in the group
+        assert whole.wait() == 0
+        stops = [name for name, event, _ in whole.events() if event == "stop"]
         assert set(stops[:2]) == {"http", "gateway"}
         assert stops[2:] == ["coordinator", "matcher", "delivery"]
-        assert cloud.said.index("stopping") < cloud.said.index("stopped (")
+        said = [whole.said.index(each) for each in ("stopping", "Initiating Shutdown", "Server Exiting", "stopped (")]
+        assert said == sorted(said)
         assert not [pid for pid in family if alive(pid)]
-        assert holder(cloud.data) is None
+        assert holder(whole.data) is None
 
 
 def test_a_process_that_fails_when_it_stops_is_told_and_holds_up_nobody(cloud: Cloud) -> None:
     with cloud:
-        (cloud.data / "break-stop-coordinator").touch()
+        (cloud.data / "break-stop-http").touch()
         assert cloud.stop() == 0
-        assert "coordinator ended with code 4 when told to stop" in cloud.said
-        assert len([1 for _, event, _ in cloud.events() if event == "stop"]) == len(PROCESSES)
+        assert "http ended with code 4 when told to stop" in cloud.said
+        assert len([1 for _, event, _ in cloud.events() if event == "stop"]) == len(SOME)
 
 
 def test_a_second_ctrl_c_kills_at_once(cloud: Cloud) -> None:
     with cloud:
-        gateway = cloud.child("gateway")
-        assert gateway
-        gateway.suspend()  # it will not end when asked
+        http = cloud.child("http")
+        assert http
+        http.suspend()  # it will not end when asked
         family = cloud.family()
         cloud.send(signal.SIGINT)
         wait_until(lambda: "stopping" in cloud.said, "the first is heeded")
@@ -129,25 +139,25 @@ def test_who_waits_is_told_for_what(cloud: Cloud) -> None:
     with cloud.begin():
         wait_until(lambda: "waiting for matcher" in cloud.said, "what it waits for")
         assert not cloud.ready_line
+        wait_until(lambda: cloud.said.count("matcher ended with code 3; starts again in") >= 2, "two attempts")
         (cloud.data / "break-matcher").unlink()
         wait_until(lambda: cloud.ready_line, "the ready line")
-        assert cloud.said.count("matcher ended with code 3; starts again in") >= 2
         assert cloud.stop() == 0
 
 
 # ---- What dies comes back ---------------------------------------------------------------------------------------
 
 
-def test_a_process_that_is_killed_comes_back_and_no_other_is_touched(cloud: Cloud) -> None:
-    with cloud:
-        for name in sorted(PROCESSES):
-            before = {each: cloud.child(each) for each in PROCESSES}
+def test_a_process_that_is_killed_comes_back_and_no_other_is_touched(whole: Cloud) -> None:
+    with whole:
+        for name in sorted(ALL):
+            before = {each: whole.child(each) for each in ALL}
             first = before[name]
             assert first
             kill(first.pid)
-            wait_until(lambda name=name: [n for n, _, _ in cloud.events()].count(name) == 2, f"a start of {name}")
-            assert f"{name} was killed by SIGKILL; starts again in 0.1 s (restarts=1)" in cloud.said
-            assert all(cloud.child(each) == before[each] for each in PROCESSES - {name})
+            wait_until(lambda name=name: [n for n, _, _ in whole.events()].count(name) == 2, f"a start of {name}")
+            assert f"{name} was killed by SIGKILL; starts again in 0.1 s (restarts=1)" in whole.said
+            assert all(whole.child(each) == before[each] for each in ALL - {name})
 
 
 def test_nats_server_comes_back_on_the_same_ports(cloud: Cloud) -> None:
@@ -187,13 +197,22 @@ def test_restarts_and_readiness_are_answered_to_whoever_asks(cloud: Cloud) -> No
 # ---- No orphan --------------------------------------------------------------------------------------------------
 
 
+def kill_and_see_all_gone(cloud: Cloud) -> None:
+    family = cloud.family()
+    kill(cloud.pid)
+    cloud.wait()
+    try:
+        wait_until(lambda: not [each for each in family if alive(each.pid)], "all are gone", 10)
+    finally:
+        for each in family:
+            if each.is_running():
+                each.kill()
+
+
 def test_nothing_is_left_when_the_supervisor_is_killed(cloud: Cloud) -> None:
     with cloud:
-        family = cloud.family()
-        assert len(family) == len(PROCESSES) + 1
-        kill(cloud.pid)
-        cloud.wait()
-        wait_until(lambda: not [each for each in family if alive(each.pid)], "all are gone")
+        assert len(cloud.family()) == len(SOME) + 1
+        kill_and_see_all_gone(cloud)
     with cloud:
         assert cloud.stop() == 0
 
@@ -201,10 +220,7 @@ def test_nothing_is_left_when_the_supervisor_is_killed(cloud: Cloud) -> None:
 def test_nothing_is_left_when_it_is_killed_while_it_starts(cloud: Cloud) -> None:
     with cloud.begin():
         wait_until(lambda: len(cloud.family()) >= 2, "some are there")
-        family = cloud.family()
-        kill(cloud.pid)
-        cloud.wait()
-        wait_until(lambda: not [each for each in family if alive(each.pid)], "all are gone")
+        kill_and_see_all_gone(cloud)
 
 
 def test_a_process_ends_with_its_stdin_where_the_kernel_does_not_end_it(cloud: Cloud) -> None:
@@ -216,7 +232,10 @@ def test_a_process_ends_with_its_stdin_where_the_kernel_does_not_end_it(cloud: C
             assert extra.stdin
             assert extra.stdout.readline() == b"ready\n"
             extra.stdin.close()
-            assert extra.wait(10) == 1
+            try:
+                assert extra.wait(10) == 1
+            finally:
+                extra.kill()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is not asked elsewhere")
@@ -255,7 +274,7 @@ def test_sighup_reloads_what_can_be_and_names_what_cannot(tmp_path: Path) -> Non
         cloud.send(signal.SIGHUP)
         wait_until(lambda: "configuration read again; changed: log.max_age, logging.level" in cloud.said, "a reload")
         wait_until(lambda: "needs a restart to take effect: delivery.attempts" in cloud.said, "what cannot")
-        wait_until(lambda: {n for n, event, _ in cloud.events() if event == "reload:debug"} == PROCESSES, "all know")
+        wait_until(lambda: {n for n, event, _ in cloud.events() if event == "reload:debug"} == SOME, "all know")
         settings, _ = read_run(cloud.data / "run" / "run.json")
         assert settings.log.max_age == 3600
         assert settings.delivery.attempts == 10
@@ -331,13 +350,13 @@ def test_beside_mosquitto_our_own_nats_server_has_no_mqtt_listener(tmp_path: Pat
 
 def test_logs_as_json_are_one_object_a_line(tmp_path: Path) -> None:
     with Cloud(tmp_path / "data", "--log", "json", "--log-level", "debug") as cloud:
-        delivery = cloud.child("delivery")
-        assert delivery
-        kill(delivery.pid)
+        matcher = cloud.child("matcher")
+        assert matcher
+        kill(matcher.pid)
         wait_until(lambda: "starts again" in cloud.said, "something to say")
         assert cloud.stop() == 0
     items = [orjson.loads(line) for line in cloud.said.splitlines()]
-    assert {"supervisor", *PROCESSES} <= {item.get("process") for item in items}
+    assert {"supervisor", *SOME} <= {item.get("process") for item in items}
     (died,) = [item for item in items if "starts again" in item.get("text", "")]
     assert died["level"] == "error"
     assert died["restarts"] == 1
