@@ -100,7 +100,7 @@ class Matcher:
         self.settings = service.settings
         self.time = 0.0
         """Of the last record read, by the log."""
-        self.notes = self.note_messages = self.damaged_records = self.too_large = 0
+        self.notes = self.note_messages = self.damaged_records = self.too_large = self.repeated = 0
         self.caught_up = False
         self.behind = 0
         self._log = log_
@@ -205,11 +205,14 @@ class Matcher:
     def stored_up_to(self) -> int:
         """All notifications of the records up to here are stored."""
         while self._pending and self._pending[0][1].done():
+            failpoint("matcher.stored")
             at, future = self._pending.popleft()
             error = None if future.cancelled() else future.exception()
             if error is not None:
                 self.too_large += 1
                 log.error("notifications of record %d can never be stored: %s", at, error)
+            elif not future.cancelled():
+                self.repeated += future.result().duplicate
         return self._pending[0][0] - 1 if self._pending else self.engine.sequence
 
     # ---- time
@@ -230,7 +233,7 @@ class Matcher:
             (await self._ticks.put(log_subject("tick", "all"), records.encode(Tick()))).add_done_callback(_look_at)
         self.taker.proceed(self.stored_up_to)
         if now >= self._snapshot_at and not self.taker.busy:
-            self._snapshot_at = now + self.settings.matching.snapshot_interval
+            self._snapshot_at = now + self.service.settings.matching.snapshot_interval
             if self._is_news():
                 self._snapshot()
 

@@ -48,6 +48,7 @@ def _counters(matcher: Matcher) -> Iterator[tuple[str, str, float]]:
     yield "matched", "Readings that some subscription's feed matched.", sum(one.matched for one in tenants)
     yield "notes", "Notifications written.", matcher.notes
     yield "note_messages", "Messages of the notification log written.", matcher.note_messages
+    yield "note_messages_repeated", "Messages that were there already; the log kept one.", matcher.repeated
     yield "notes_lost", "Messages too large to be stored.", matcher.too_large
     yield "damaged", "Records and subscriptions that could not be read.", matcher.damaged_records + engine.damaged
     yield "snapshots_failed", "Snapshots that could not be written.", matcher.taker.failed

@@ -69,6 +69,9 @@ async def begin(log_: NatsLog, settings: Settings, snapshots: Snapshots, journal
         if engine.sequence + 1 < state.first:
             lost = f"{engine.sequence + 1} to {state.first - 1}"
             log.error("records %s of the log are gone, and were not matched", lost)
+            entries = await _subscriptions(log_, state)
+            engine.become(entries, state.first - 1)
+            journal.begin(entries, engine.sequence)
         stored = await _stored(log_, engine.sequence, state)
         return Beginning(engine, snapshot.moment.record_time, snapshot.moment, stored)
     engine = await _anew(log_, settings, journal, state)
@@ -113,15 +116,21 @@ async def _anew(log_: NatsLog, settings: Settings, journal: Journal, state: Stre
         log.warning(text, state.first)
     engine = Engine(settings)
     engine.sequence = state.first - 1
-    entries: dict[str, dict[str, Any]] = {}
-    for key, entry in (await log_.bucket(SUBSCRIPTIONS).load()).items():
-        value = orjson.loads(entry.value)
-        if value["start"] < state.first or value["start"] > state.last:  # the log has no record of it
-            entries[key] = value
+    entries = await _subscriptions(log_, state)
     for key, value in entries.items():
         engine.begin(key, value)
     journal.begin(entries, engine.sequence)
     return engine
+
+
+async def _subscriptions(log_: NatsLog, state: StreamState) -> dict[str, dict[str, Any]]:
+    """Those of the bucket that no record of the log will bring."""
+    entries = {}
+    for key, entry in (await log_.bucket(SUBSCRIPTIONS).load()).items():
+        value = orjson.loads(entry.value)
+        if value["start"] < state.first or value["start"] > state.last:
+            entries[key] = value
+    return entries
 
 
 async def _stored(log_: NatsLog, sequence: int, state: StreamState) -> Place:

@@ -22,6 +22,8 @@ MIN_DEAD = 200_000
 """Lines that no longer count and are not worth a new file."""
 
 _SUFFIX = ".journal"
+_PREFIX = "subscriptions-"
+"""Sorts after the snapshots: who copies the folder in that order has of each journal at least what they need."""
 
 
 class JournalDamaged(Exception):
@@ -33,7 +35,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._path = folder / f"none{_SUFFIX}"
+        self._path = folder / f"{_PREFIX}none{_SUFFIX}"
         self._file: IO[bytes] | None = None
         self._length = self._checksum = 0
         self._live = self._dead = 0
@@ -42,8 +44,8 @@ class Journal:
     def begin(self, entries: Mapping[str, Mapping[str, Any]], at: int) -> None:
         """A new file with these subscriptions."""
         self.close()
-        number = 1 + max((int(path.stem) for path in self._folder.glob(f"*{_SUFFIX}")), default=0)
-        self._path = self._folder / f"{number:012d}{_SUFFIX}"
+        numbers = [int(path.stem.removeprefix(_PREFIX)) for path in self._folder.glob(f"{_PREFIX}*{_SUFFIX}")]
+        self._path = self._folder / f"{_PREFIX}{1 + max(numbers, default=0):012d}{_SUFFIX}"
         self._file = self._path.open("wb")
         self._length = self._checksum = 0
         for key, value in entries.items():

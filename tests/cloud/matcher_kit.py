@@ -132,6 +132,12 @@ class Feed:
         answer: dict[str, Any] = orjson.loads(await self.log.ask("matcher", "health"))
         return answer
 
+    async def metrics(self) -> dict[str, float]:
+        """The matcher's samples by name and labels."""
+        lines = (await self.log.ask("matcher", "metrics")).decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if line.startswith("spinney_matcher"))
+        return {name: float(value) for name, value in samples}
+
     async def read_up_to(self, sequence: int) -> dict[str, Any]:
         """Wait until the matcher has read so far and told all of it; its health then."""
         deadline = asyncio.get_running_loop().time() + SECONDS

@@ -176,6 +176,19 @@ def test_ended_subscriptions_leave_nothing_that_wakes() -> None:
     assert log.add(Tick(), time=1000.0) == []
 
 
+def test_after_a_gap_in_the_log_it_has_the_subscriptions_of_the_bucket_and_keeps_what_means_the_same() -> None:
+    log = Log()
+    log.add(begins("stays", "WHEN x > 2 UNTIL x <= 2"), begins("goes", "x > 0"), begins("changes", "x > 0"))
+    log.add(readings("m", 1, {"x": 3, "valid_for": 50}))
+    bucket = [begins("stays", "WHEN x > 2 UNTIL x <= 2"), begins("changes", "x < 0"), begins("comes", "x = 0")]
+    log.engine.become({one.key: one.value for one in bucket if one.value}, 77)
+    assert log.engine.sequence == 77
+    assert sorted(log.add(readings("m", 2, {"x": 0}))) == [
+        ("comes", "match", None, "m:1:2"),
+        ("stays", "exit", "m", "m:1:2"),
+    ]
+
+
 # ---- duplicates and lateness
 
 

@@ -94,6 +94,23 @@ class Engine:
             self.damaged += 1
             self.damage = f"subscription {key}: {error}"
 
+    def become(self, entries: Mapping[str, Mapping[str, Any]], sequence: int) -> None:
+        """Go on after a gap in the log, with these subscriptions and no others; one that means the same stays as it is.
+
+        Nobody is told anything: who hears of what is valid is a matter of records.
+        """
+        for tenant in self.tenants.values():
+            for key in tenant.all_keys():
+                if key not in entries:
+                    tenant.change(key, None, self.arrival)
+        for key, value in entries.items():
+            try:
+                self._tenant(_tenant_of(key)).change(key, value, self.arrival)
+            except (StoredSubscriptionError, RecordError, MatcherError) as error:
+                self.damaged += 1
+                self.damage = f"subscription {key}: {error}"
+        self.sequence = sequence
+
     def snapshot(self) -> dict[str, Any]:
         """All that it remembers but its subscriptions, as objects that orjson takes (tuples by `default=tuple`)."""
         return {

@@ -56,6 +56,10 @@ class Tenant:
         self.begin(key, new)
         return self._initial(key, new, time) if new.kind == "content" else []
 
+    def all_keys(self) -> list[str]:
+        """Of the subscriptions that are matched."""
+        return list(self._subscriptions)
+
     def begin(self, key: str, new: StoredSubscription) -> None:
         """Start matching a subscription under a new key."""
         if self._matcher.native:
