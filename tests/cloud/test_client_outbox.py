@@ -383,6 +383,22 @@ def test_the_window_reaches_from_the_oldest_unanswered_batch() -> None:
     assert [numbers for _, numbers in send_all(sending, Time.now)] == [[4], [5]]
 
 
+def test_what_lingers_goes_when_its_time_is_over_or_a_message_is_full_or_in_a_hurry() -> None:
+    outbox, sending = make_sending(linger_seconds=5.0, batch_bytes=8)
+    add(outbox, sending, 1, 2)
+    assert send_all(sending, 104.9) == []
+    assert sending.due(101.0) == 105.0
+    assert send_all(sending, 105.0) == [("p-1", [1, 2])]
+    add(outbox, sending, 3)
+    assert send_all(sending, 100.0) == []
+    sending.hurry = True
+    assert send_all(sending, 100.0) == [("p-2", [3])]
+    sending.hurry = False
+    add(outbox, sending, 10_000, 20_000)
+    assert send_all(sending, 100.0) == [("p-3", [10_000])]
+    assert send_all(sending, 105.0) == [("p-4", [20_000])]
+
+
 def test_unanswered_batches_go_again_later_and_later_from_when_the_server_had_them() -> None:
     outbox, sending = make_sending(resend_seconds=10.0)
     add(outbox, sending, 1, 2)

@@ -94,6 +94,24 @@ def test_a_refusal_for_another_reason_is_told(mosquitto: MosquittoServer) -> Non
         timer.join()
 
 
+def test_an_answer_to_an_earlier_request_is_not_taken_for_one_to_this(mosquitto: MosquittoServer) -> None:
+    with StandIn(mosquitto.mqtt_port) as cloud, Subscriber("ana", server=url(mosquitto)) as ana:
+        cloud.deaf = True
+        answer = {"request": "sub", "sid": "air", "ok": True}
+
+        def answer_both() -> None:
+            wait_until(lambda: ana._requests)
+            cloud.say("spinney/ana/reply", {**answer, "ended": True})
+            cloud.say("spinney/ana/reply", {**answer, "normal": "NO2 > 40", "cost": "indexed", "start": 9})
+
+        for ask in (lambda: ana.subscribe("NO2 > 40", sid="air"), lambda: ana.unsubscribe("air")):
+            thread = threading.Thread(target=answer_both)
+            thread.start()
+            handle = ask()
+            thread.join()
+            assert handle is None or handle.start == 9
+
+
 def test_no_answer_is_told_in_time_and_asked_for_again(
     mosquitto: MosquittoServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
