@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from .logs import set_up_logging
 
 if TYPE_CHECKING:  # the other commands need none of it
     from .supervisor import Processes
+
+logger = logging.getLogger(__name__)
 
 FAILED = 1
 USAGE_ERROR = 2
@@ -86,7 +89,10 @@ def run(configuration: Configuration, reread: Callable[[], Configuration], proce
         return asyncio.run(supervise())
     except (DataDirError, LogError, MqttRefusedError, NatsServerError, PortsError, UsersError, OSError) as error:
         for line in str(error).splitlines():
-            print(f"spinney cloud: {line}", file=sys.stderr)
+            if configuration.settings.logging.format == "json":
+                logger.critical(line)
+            else:
+                print(f"spinney cloud: {line}", file=sys.stderr)
         return FAILED
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
@@ -49,11 +49,11 @@ class Cloud:
 
     # ---- starting and stopping
 
-    def begin(self) -> Self:
-        """Start it."""
+    def begin(self, **more: Any) -> Self:
+        """Start it; `more` goes to Popen."""
         self.ready_line = ""
         self.process = subprocess.Popen(
-            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **more
         )
         self._readers = [
             threading.Thread(target=self._listen, args=(stream,), daemon=True)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from threading import Thread
@@ -309,6 +311,17 @@ def test_a_process_that_starts_during_a_reload_survives_it_and_has_the_new_setti
         assert "matcher was killed by SIGHUP" not in cloud.said
 
 
+def test_a_closed_terminal_stops_it_in_order(cloud: Cloud) -> None:
+    """Though it is a SIGHUP, too, that comes of it."""
+    master, slave = os.openpty()
+    with cloud.begin(stdin=slave, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)):
+        wait_until(lambda: cloud.ready_line, "the ready line")
+        os.close(slave)
+        os.close(master)
+        assert cloud.wait() == 0
+        assert [name for name, event, _ in cloud.events() if event == "stop"] == ["http", "matcher"]
+
+
 # ---- Existing servers -------------------------------------------------------------------------------------------
 
 
@@ -324,6 +337,27 @@ def test_existing_servers_are_used_and_left_running(
         assert cloud.stop() == 0
     assert answers(nats.port)
     assert answers(mosquitto.mqtt_port)
+
+
+def test_passwords_for_existing_servers_come_from_files(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("a secret\n")
+    with NatsServer(tmp_path / "nats", extra='authorization { user: "kit", password: "a secret" }') as nats:
+        servers = ["--nats", nats.url, "--mqtt", f"mqtt://127.0.0.1:{nats.mqtt_port}"]
+        users = [
+            word
+            for kind in ("nats", "mqtt")
+            for word in (f"--{kind}-user", "kit", f"--{kind}-password-file", str(password))
+        ]
+        with Cloud(tmp_path / "data", *servers, *users, ports=["--http-port", "0"]) as cloud:
+            endpoints = read_run(cloud.data / "run" / "run.json")[1]
+            assert endpoints.nats_password == endpoints.mqtt_password == "a secret"
+            assert cloud.stop() == 0
+            assert "a secret" not in cloud.said
+        password.write_text("wrong")
+        with Cloud(tmp_path / "data", *servers, *users, ports=["--http-port", "0"]).begin() as cloud:
+            wait_until(lambda: "Authorization Violation" in cloud.said, "what is wrong")
+            assert cloud.stop() == 0
 
 
 def test_an_mqtt_server_that_is_not_there_yet_is_waited_for(tmp_path: Path, nats: NatsServer) -> None:
@@ -361,6 +395,13 @@ def test_logs_as_json_are_one_object_a_line(tmp_path: Path) -> None:
     assert died["level"] == "error"
     assert died["restarts"] == 1
     assert cloud.addresses()["mqtt"].startswith("mqtt://127.0.0.1:")
+
+
+def test_why_it_does_not_start_is_an_object_too(cloud: Cloud) -> None:
+    with DataDir(cloud.data), Cloud(cloud.data, "--log", "json").begin() as other:
+        assert other.wait() == 1
+    (item,) = [item for item in map(orjson.loads, other.said.splitlines()) if item["level"] == "critical"]
+    assert f"is in use by process {os.getpid()}" in item["text"]
 
 
 def test_no_secret_is_on_a_command_line_or_in_a_log(cloud: Cloud) -> None:
