@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from .data_dir import Secrets
 from .names import TOPICS
@@ -28,25 +27,15 @@ _MQTT_INTERNAL = ("$MQTT.sub.>", "$MQTT.deliver.pubrel.>")
 """What nats-server itself subscribes to for a client with a persistent session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """Leaves below `spinney/<client>/` that a role may use, as levels."""
-
-    publish: tuple[str, ...]
-    subscribe: tuple[str, ...]
-
-
-_PUBLISHER = Allowed(("pub", "unpub"), ("reply",))
-# `note/#` is how people subscribe to all; it means `note` as well
-_NOTES = ("note", "note/+", "note/#")
-_SUBSCRIBER = Allowed(("sub/+",), ("reply", *_NOTES))
-_ALL = Allowed(("pub", "unpub", "ann", "sub/+"), ("reply", "act", *_NOTES))
-ALLOWED = {
-    Role.PUBLISHER: _PUBLISHER,
-    Role.SUBSCRIBER: _SUBSCRIBER,
-    Role.MOBILE_BROKER: _ALL,
-    Role.OPERATOR: _ALL,
+PUBLISHES = {
+    Role.PUBLISHER: ("pub", "unpub"),
+    Role.SUBSCRIBER: ("sub/+",),
+    Role.MOBILE_BROKER: ("pub", "unpub", "ann", "sub/+"),
+    Role.OPERATOR: ("pub", "unpub", "ann", "sub/+"),
 }
+"""Leaves below `spinney/<client>/` that a role may publish to."""
+HEARS = ("#",)
+"""What is below `spinney/<client>/` is for the client itself, so everybody may hear all of it."""
 
 
 def topics(client: str, leaves: Iterable[str]) -> list[str]:
@@ -86,17 +75,18 @@ def _mqtt(secrets: Secrets) -> str:
 
 
 def _client(user: User) -> str:
-    return _nats_user(user.name, user.bcrypt, user.name, ALLOWED[user.role])
+    return _nats_user(user.name, user.bcrypt, user.name, PUBLISHES[user.role])
 
 
 def _anonymous() -> str:
     """Any client name will do: there is nobody to tell them apart."""
-    return _nats_user(ANONYMOUS_USER, None, "*", _ALL)
+    return _nats_user(ANONYMOUS_USER, None, "*", PUBLISHES[Role.MOBILE_BROKER])
 
 
-def _nats_user(name: str, password: str | None, client: str, allowed: Allowed) -> str:
-    publish = [_subject(topic) for topic in topics(client, allowed.publish)]
-    subscribe = [_subject(topic) for topic in topics(client, allowed.subscribe)]
+def _nats_user(name: str, password: str | None, client: str, publishes: Iterable[str]) -> str:
+    publish = [_subject(topic) for topic in topics(client, publishes)]
+    # a filter that ends in # means the level above it as well
+    subscribe = [f"{TOPICS}.{client}", *(_subject(topic) for topic in topics(client, HEARS))]
     secret = "" if password is None else f", password: {_quoted(password)}"
     permissions = f"{{ publish: {json.dumps(publish)}, subscribe: {json.dumps([*subscribe, *_MQTT_INTERNAL])} }}"
     types = 'allowed_connection_types: ["MQTT", "MQTT_WS"]'
@@ -122,9 +112,8 @@ def mosquitto_acl(users: Users, core_user: str = MQTT_USER) -> str:
         f"user {core_user}\ntopic readwrite #",
     ]
     for user in users:
-        allowed = ALLOWED[user.role]
-        rows = [f"topic write {topic}" for topic in topics(user.name, allowed.publish)]
-        rows += [f"topic read {topic}" for topic in topics(user.name, allowed.subscribe)]
+        rows = [f"topic write {topic}" for topic in topics(user.name, PUBLISHES[user.role])]
+        rows += [f"topic read {topic}" for topic in topics(user.name, HEARS)]
         parts.append("\n".join([f"user {user.name}", *rows]))
     return "\n\n".join(parts) + "\n"
 

@@ -164,7 +164,7 @@ def test_nothing_else_that_a_role_publishes_arrives(
 
 
 @pytest.mark.parametrize(
-    "topic", ["spinney/sue/note/#", "spinney/sue/note/+", "spinney/sue/note/s1", "spinney/sue/reply"]
+    "topic", ["spinney/sue/#", "spinney/sue/note/#", "spinney/sue/note/+", "spinney/sue/note/s1", "spinney/sue/reply"]
 )
 def test_a_subscriber_hears_what_is_theirs(server: NatsServer | MosquittoServer, topic: str) -> None:
     with core(server) as ours, client(server, "sue") as theirs:
