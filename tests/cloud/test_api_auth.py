@@ -82,6 +82,7 @@ def test_a_forwarded_address_is_not_believed(opened: Cloud) -> None:
     assert explain(opened, headers={"X-Forwarded-For": "192.0.2.1"}) == 200
 
 
+@pytest.mark.slow
 def test_nobody_comes_in_without_a_name_where_that_is_set(tmp_path: Path) -> None:
     with cloud(tmp_path, "http", security={"anonymous": "never"}) as running:
         assert explain(running) == 401
@@ -178,6 +179,7 @@ def test_a_damaged_file_of_users_lets_nobody_in(opened: Cloud) -> None:
         assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_many_wrong_passwords_do_not_stop_who_has_a_token(guarded: Cloud) -> None:
     users, secret, _ = with_all_roles().add_token("subscriber", 3600.0)
     users.save(guarded.settings.data)

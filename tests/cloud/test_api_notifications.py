@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
@@ -129,6 +130,7 @@ def test_only_operators_listen_for_others(running: Cloud) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["user", "token"])
 def test_a_stream_ends_when_its_listener_is_removed(running: Cloud, how: str) -> None:
     async def test() -> None:
@@ -161,7 +163,8 @@ def test_a_client_that_goes_is_forgotten(running: Cloud) -> None:
     async def test() -> None:
         async with client(running) as web:
             async with web.stream("GET", "/v1/notifications") as response:
-                await anext(response.aiter_lines())
+                lines = response.aiter_lines()
+                await anext(lines)
                 assert await streams(web) == 1
             async with asyncio.timeout(DEADLINE):
                 while await streams(web):
@@ -170,6 +173,7 @@ def test_a_client_that_goes_is_forgotten(running: Cloud) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_streams_end_when_the_process_is_told_to(tmp_path_factory: pytest.TempPathFactory) -> None:
     with cloud(tmp_path_factory.mktemp("ends"), "http") as running:
 
@@ -204,3 +208,27 @@ def test_a_stream_that_nobody_reads_delays_no_other(running: Cloud) -> None:
         lazy.close()
 
     asyncio.run(test())
+
+
+@pytest.mark.slow
+def test_a_process_that_was_killed_goes_on_at_the_same_port_and_streams_resume(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with cloud(tmp_path_factory.mktemp("killed"), "http") as running:
+
+        async def heard(after: str | None, count: int) -> list[Event]:
+            headers = {} if after is None else {"Last-Event-ID": after}
+            async with (
+                client(running, headers=headers) as web,
+                web.stream("GET", "/v1/notifications") as response,
+            ):
+                if after is None:
+                    await write(running, [told(1, ("anonymous", "air"))])
+                return await take(events(response), count)
+
+        (first,) = asyncio.run(heard(None, 1))
+        running.processes.pop("http").stop(signal.SIGKILL)
+        asyncio.run(write(running, [told(2, ("anonymous", "air"))]))
+        running.start("http")
+        (second,) = asyncio.run(heard(first["event_id"], 1))
+        assert second["publication"]["NO2"] == 2

@@ -32,6 +32,7 @@ def described(whole: Cloud) -> schemathesis.BaseSchema:
 MODES = pytest.mark.parametrize("mode", schemathesis.GenerationMode, ids=lambda mode: mode.value)
 
 
+@pytest.mark.slow
 @MODES
 def test_each_operation_does_as_it_says(described: schemathesis.BaseSchema, mode: schemathesis.GenerationMode) -> None:
     try_all(described, mode, settings(max_examples=EXAMPLES, derandomize=True))

@@ -36,6 +36,7 @@ def test_a_process_that_does_not_answer_is_named_by_readiness_and_metrics(alone:
         assert 'spinney_up{process="http"} 1\n' in metrics
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_process_in_order(tmp_path: Path) -> None:
     with cloud(tmp_path, "http") as running:
         process = running.processes.pop("http")
@@ -97,6 +98,7 @@ def test_unknown_paths_and_methods_get_problems(alone: Cloud) -> None:
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
+@pytest.mark.slow
 def test_readiness_comes_back_with_the_log_server(tmp_path: Path) -> None:
     with cloud(tmp_path, "http") as running, running.client() as client:
         running.nats.kill()

@@ -11,7 +11,7 @@ import httpx
 import orjson
 import pyarrow as pa
 import pytest
-from api_kit import Cloud, cloud
+from api_kit import Cloud, cloud, wait_for
 
 from spinney_cloud.names import LOG, log_subject
 from spinney_cloud.nats_log import NatsLog, read_range
@@ -159,6 +159,7 @@ def test_publications_are_the_senders_tenants(client: httpx.Client, running: Clo
     assert name not in rows(running)
 
 
+@pytest.mark.slow
 def test_without_a_gateway_the_answer_is_503_and_says_so(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -177,3 +178,15 @@ def test_a_reader_that_nobody_waits_for_cannot_be_released(client: httpx.Client)
 def test_an_answer_waits_for_no_delayed_acknowledgement(client: httpx.Client) -> None:
     seconds = sorted(client.post(PATH, json={"NO2": number}).elapsed.total_seconds() for number in range(15))
     assert seconds[7] < 0.035  # a head and a body that wait for each other take 40 ms
+
+
+@pytest.mark.slow
+def test_the_reader_that_holds_the_log_is_named(tmp_path_factory: pytest.TempPathFactory) -> None:
+    log = {"max_bytes": 20_000, "keeper_interval": 0.1}
+    with cloud(tmp_path_factory.mktemp("held"), "http", "gateway", log=log) as running, running.client() as client:
+        for _ in range(2):  # above the limit, below the hard cap
+            assert client.post(PATH, json={"text": "x" * 11_000}).status_code == 200
+        (hold,) = wait_for(lambda: client.get("/readyz").json()["holds"])
+        assert (hold["stream"], hold["reader"]) == (LOG, "matcher")
+        assert client.post("/v1/readers/matcher/release").status_code == 200
+        wait_for(lambda: client.get("/readyz").json()["holds"] == [])

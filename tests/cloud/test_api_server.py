@@ -6,22 +6,29 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi import APIRouter, FastAPI, Request
 from prometheus_client import CollectorRegistry
+from starlette.responses import Response
 
 from spinney_cloud.api import bodies, server
+from spinney_cloud.api import events as stream_events
+from spinney_cloud.api.auth import NOBODY_ELSE
 from spinney_cloud.api.bodies import BodyLimit, JsonRoute
 from spinney_cloud.api.errors import install
+from spinney_cloud.api.events import EventStream, Streams
 from spinney_cloud.api.observed import Observed
 from spinney_cloud.api.server import ConnectionCounts, WebServer, web_server
+from spinney_cloud.nats_log import NatsLog
+from spinney_cloud.note_feed import NoteFeed
 from spinney_cloud.settings import Http
 
 MAX_BODY = 10_000
+DEADLINE = 15.0
 
 
 @dataclass
@@ -70,8 +77,25 @@ def application() -> FastAPI:
     async def fault() -> None:
         raise ZeroDivisionError
 
+    @router.get("/endless", response_class=Response)
+    async def endless() -> Response:
+        return EventStream(STREAMS, NOBODY_ELSE, pour_events(), asyncio.Event(), allowed)
+
     app.include_router(router)
     return app
+
+
+STREAMS = Streams(NoteFeed(cast(NatsLog, None)))  # it is never entered, so it reads nothing
+
+
+async def pour_events() -> AsyncGenerator[bytes, None]:
+    while True:
+        await asyncio.sleep(0)
+        yield b"data: " + b"x" * 100_000 + b"\n\n"
+
+
+async def allowed() -> bool:
+    return True
 
 
 @contextlib.asynccontextmanager
@@ -321,5 +345,36 @@ def test_made_up_paths_and_methods_make_no_metrics() -> None:
             assert status == 404
         names = {sample.labels.get("route") for metric in web.registry.collect() for sample in metric.samples}
         assert names == {None, "none"}
+
+    run(test)
+
+
+def test_a_stream_whose_client_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_events, "SEND_SECONDS", 0.2)
+
+    async def test(web: Running) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port, limit=1024)
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        before = STREAMS.slow
+        async with asyncio.timeout(DEADLINE):
+            while STREAMS.slow == before or STREAMS.open:
+                await asyncio.sleep(0)
+            while await reader.read(1_000_000):  # to the end of what was under way
+                pass
+        writer.close()
+
+    run(test)
+
+
+def test_streams_of_one_caller_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_events, "MAX_STREAMS", 1)
+
+    async def test(web: Running) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        status, headers, _ = await web.exchange(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (status, headers["content-type"]) == (429, "application/problem+json")
+        writer.close()
 
     run(test)

@@ -144,6 +144,7 @@ async def _published(cloud: Cloud, rows: list[dict[str, Any]], *, enable: str) -
         return await take(events(all_), 1)
 
 
+@pytest.mark.slow
 def test_one_that_expires_is_gone(client: httpx.Client) -> None:
     make(client, "soon", expires=time.time() + 1.5)
     assert client.get(f"{PATH}/soon").status_code == 200
@@ -255,6 +256,7 @@ def test_all_are_ready_and_show_metrics(client: httpx.Client) -> None:
         assert f"\nspinney_{process}_" in metrics or metrics.startswith(f"spinney_{process}_")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_named_and_comes_back(client: httpx.Client, running: Cloud) -> None:
     running.processes.pop("coordinator").stop(signal.SIGKILL)
     answer = wait_for(lambda: (found := client.get("/readyz")).status_code == 503 and found)

@@ -58,6 +58,7 @@ def serial(connection: ssl.SSLSocket) -> str:
     return str(found["serialNumber"])
 
 
+@pytest.mark.slow
 def test_a_new_certificate_is_shown_after_sighup_and_open_connections_stay(
     secure: tuple[Cloud, Certificates],
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_new_certificate_is_shown_after_sighup_and_open_connections_stay(
         assert asked(old).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_a_broken_certificate_is_said_and_the_old_one_stays(secure: tuple[Cloud, Certificates]) -> None:
     running, certificates = secure
     certificates.path("server").write_text("broken")
@@ -86,6 +88,7 @@ def test_a_broken_certificate_is_said_and_the_old_one_stays(secure: tuple[Cloud,
         assert asked(connection).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_without_a_certificate_clients_come_in_only_where_none_is_asked_for(
     secure: tuple[Cloud, Certificates],
 ) -> None:

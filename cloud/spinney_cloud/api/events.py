@@ -16,7 +16,7 @@ from .errors import Problem
 
 SEND_SECONDS = 30.0
 """A client that takes nothing for so long is cut; it can resume."""
-CHECK_SECONDS = 2.0
+CHECK_SECONDS = 1.0
 """How often it is asked whether the client may still listen."""
 MAX_STREAMS = 500
 """Of one caller."""

@@ -285,4 +285,5 @@ class Health(BaseModel):
 
     ready: bool
     why: list[str]
+    holds: list[dict[str, Any]] = Field(description="Readers that keep a stream from being purged, and how much of it")
     processes: dict[str, ProcessHealth]

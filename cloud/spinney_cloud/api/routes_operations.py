@@ -25,6 +25,8 @@ versioned = APIRouter(prefix="/v1", tags=["operations"])
 Context = Annotated[Api, Depends(api_of)]
 
 PROCESSES = ("gateway", "matcher", "coordinator", "delivery", "http")
+SUPERVISOR = "supervisor"
+"""It tells of restarts; processes that were started by others have none."""
 ASK_SECONDS = 2.0
 """A process that has not answered by then is shown as down."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,9 +44,9 @@ _UP = "# HELP spinney_up Whether the process answers.\n# TYPE spinney_up gauge\n
 )
 async def metrics(_: Annotated[Caller, Depends(needs(Right.OPERATE))], api: Context) -> Response:
     """The metrics of all processes."""
-    answers = await _ask_all(api, "metrics")
+    answers, supervisor = await asyncio.gather(_ask_all(api, "metrics"), _ask(api.log, SUPERVISOR, "metrics"))
     up = "".join(f'spinney_up{{process="{name}"}} {int(text is not None)}\n' for name, text in answers.items())
-    texts = [text.decode() for text in answers.values() if text is not None]
+    texts = [text.decode() for text in (*answers.values(), supervisor) if text is not None]
     return Response("".join([*texts, _UP, up]), media_type=METRICS_TYPE)
 
 
@@ -76,7 +78,8 @@ async def _is_operator(request: Request, api: Api) -> bool:
 def _health(answers: dict[str, bytes | None]) -> dict[str, Any]:
     processes = {name: _told(data) for name, data in answers.items()}
     late = [f"{name}: {told.get('why') or 'not ready'}" for name, told in processes.items() if not told["ready"]]
-    return {"ready": not late, "why": late, "processes": processes}
+    holds = processes["gateway"].get("holds", [])
+    return {"ready": not late, "why": late, "holds": holds, "processes": processes}
 
 
 def _told(data: bytes | None) -> dict[str, Any]:

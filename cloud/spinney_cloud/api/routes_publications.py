@@ -24,7 +24,8 @@ Publishing = Annotated[Caller, Depends(needs(Right.PUBLISH))]
 Context = Annotated[Api, Depends(api_of)]
 
 STORE_SECONDS = 30.0
-"""Beyond it the client is told to send again; what has an id is not stored twice."""
+"""Beyond it nobody knows whether it will be stored, and the client should send it again: by its ids, what is in the log
+twice is told once."""
 HEADER_ROOM = 1024
 """Beside the payload, in a message to the gateway."""
 
