@@ -13,10 +13,14 @@ import pytest
 from api_kit import Cloud, cloud
 
 from spinney import parse
+from spinney_cloud.api import dry_run, explaining, slow_work
+from spinney_cloud.api.errors import Problem
+from spinney_cloud.api.slow_work import SlowWork
 from spinney_cloud.names import LOG, log_subject
-from spinney_cloud.nats_log import NatsLog
+from spinney_cloud.nats_log import Message, NatsLog
 from spinney_cloud.records import Publications, Run, SubscriptionChange, encode
-from spinney_cloud.subscriptions import StoredSubscription, form_of
+from spinney_cloud.settings import Settings
+from spinney_cloud.subscriptions import form_of
 
 ROWS = 60
 PER_RECORD = 5
@@ -172,19 +176,7 @@ def test_a_dry_run_tells_nothing_of_other_subscriptions_in_the_log(client: httpx
 
     async def subscribed() -> None:
         async with await NatsLog.connect(filled.endpoints, name="test") as log:
-            form = form_of(parse("temp >= 0"))
-            stored = StoredSubscription(
-                tenant="default",
-                owner="anonymous",
-                sid="another",
-                source="temp >= 0",
-                start=0,
-                created=0.0,
-                kind=form.kind,
-                normal=form.normal,
-                digest=form.digest,
-                program=form.program,
-            )
+            stored = dry_run.private("default", "anonymous", "another", form_of(parse("temp >= 0")))
             change = SubscriptionChange("default", stored.key, stored.to_json())
             await (await log.writer(LOG).put(log_subject("subscription", "default"), encode(change)))
 
@@ -198,3 +190,47 @@ def test_a_dry_run_says_when_it_is_cut(client: httpx.Client, filled: Cloud) -> N
     write(filled, [record("default", "m2", 1, 0, rows)])
     told = dry(client, "hum = 1")
     assert (told["count"], len(told["notifications"]), told["cut"]) == (1500, 1000, ["notifications"])
+
+
+@pytest.mark.parametrize(
+    ("constant", "value", "bound"),
+    [("MAX_ROWS", 12, "rows"), ("MAX_SECONDS", 0.0, "time"), ("MAX_BYTES", 500, "memory")],
+)
+def test_a_replay_ends_at_its_bounds_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, constant: str, value: float, bound: str
+) -> None:
+    monkeypatch.setattr(dry_run, constant, value)
+    form = form_of(parse("temp >= 0"))
+    replay = dry_run.Replay.of(dry_run.private("default", "ana", "dry", form), Settings())
+    for sequence, item in enumerate(ramp(), 1):
+        if item.tenant == "default":
+            replay.feed([Message(sequence, 1.0 + sequence, log_subject("publications", "default"), encode(item))])
+    told = replay.result(form)
+    assert told["cut"] == [bound]
+    assert told["readings"] < ROWS
+
+
+def test_an_explanation_that_grows_too_large_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explaining, "MAX_CHARACTERS", 1_000)
+    explained = explaining.explain_all(parse("temp > 0"), [{"temp": 1.0}] * 1_000)
+    assert (explained.cut, len(explained.results) < 100) == ("size", True)
+
+
+def test_when_too_many_wait_the_next_is_told_to_come_later() -> None:
+    async def test() -> None:
+        work, end = SlowWork(), asyncio.Event()
+
+        async def one() -> None:
+            async with work.turn():
+                await end.wait()
+
+        tasks = [asyncio.create_task(one()) for _ in range(slow_work.AT_ONCE + slow_work.MAX_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem) as refused:
+            await one()
+        assert refused.value.status_code == 429
+        end.set()
+        await asyncio.gather(*tasks)
+        await one()
+
+    asyncio.run(test())

@@ -64,7 +64,7 @@ class Replay:
     def feed(self, messages: list[Message]) -> None:
         """The next part of the log."""
         for message in messages:
-            if self._at_bound():
+            if self.ended or self._at_bound():
                 return
             self._apply(message)
 
@@ -126,24 +126,28 @@ class Replay:
         }
 
 
-async def dry_run(
-    log: NatsLog, settings: Settings, tenant: str, owner: str, sid: str, form: Form, last: str
-) -> dict[str, Any]:
-    """Replay what came within the last such duration."""
-    now = time.time()
-    stored = StoredSubscription(
+def private(tenant: str, owner: str, sid: str, form: Form) -> StoredSubscription:
+    """A subscription that nobody else knows."""
+    return StoredSubscription(
         tenant=tenant,
         owner=owner,
         sid=sid,
         source=form.normal,
         start=0,
-        created=now,
+        created=0.0,
         kind=form.kind,
         normal=form.normal,
         digest=form.digest,
         program=form.program,
     )
-    replay = Replay.of(stored, settings)
+
+
+async def dry_run(
+    log: NatsLog, settings: Settings, tenant: str, owner: str, sid: str, form: Form, last: str
+) -> dict[str, Any]:
+    """Replay what came within the last such duration."""
+    now = time.time()
+    replay = Replay.of(private(tenant, owner, sid, form), settings)
     first, last_sequence, purged = await range_since(log, now - duration_seconds(last))
     if purged:
         replay.cut.append("retention")
