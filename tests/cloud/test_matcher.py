@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
+import psutil
 import pytest
 from engine_logs import begins, brief, ends, readings
 from log_kit import run
 from matcher_kit import Feed, MatcherProcess, feeding
 from servers import NatsServer
 
-from spinney_cloud.names import LOG, READERS, SUBSCRIPTIONS
+from spinney_cloud.names import LOG, NOTES, READERS, SUBSCRIPTIONS
 from spinney_cloud.notes import Notes, encode
 from spinney_cloud.positions import Position
 from spinney_cloud.records import Record, SubscriptionChange, Tick
@@ -129,6 +130,49 @@ def test_what_is_stored_is_not_even_sent_again(nats: NatsServer, tmp_path: Path)
                 assert samples["spinney_matcher_notes_total"] == 1
                 assert samples["spinney_matcher_note_messages_repeated_total"] == 0
                 assert len(await check_told(feed, SLOW)) == 30
+
+    run(test())
+
+
+async def limit_notes(feed: Feed, max_bytes: int) -> None:
+    info = await feed.log.connection.api(f"STREAM.INFO.{NOTES}")
+    await feed.log.connection.api(f"STREAM.UPDATE.{NOTES}", {**info["config"], "max_bytes": max_bytes})
+
+
+def is_writing(pid: int) -> bool:
+    """Whether a process has a copy that is at work."""
+    try:
+        return any(copy.status() != psutil.STATUS_ZOMBIE for copy in psutil.Process(pid).children())
+    except psutil.NoSuchProcess:  # it has ended between the two questions
+        return False
+
+
+def test_no_snapshot_overtakes_notifications_that_cannot_be_stored(nats: NatsServer, matcher: MatcherProcess) -> None:
+    async def test() -> None:
+        async with feeding(nats, SETTINGS) as feed:
+            matcher.start()
+            first = await feed.snapshot_beyond(await feed.put(begins("all", "x > 0")))
+            await limit_notes(feed, 1)
+            last = await feed.put(readings("m", 1, {"x": 1}))
+            async with asyncio.timeout(20):
+                while not list((matcher.folder / "snapshots").glob(f"{last:020d}*")):
+                    await asyncio.sleep(0.01)
+                while (await feed.health())["ready"]:
+                    await asyncio.sleep(0.01)
+                assert matcher.process is not None
+                while is_writing(matcher.process.pid):
+                    await asyncio.sleep(0.01)
+                for _ in range(2):  # after each record it looks round
+                    more = await feed.put(Tick())
+                    while (health := await feed.health())["sequence"] < more:
+                        await asyncio.sleep(0.01)
+            assert (health["snapshot"], health["stored"]) == (first, first)
+            assert "not stored" in health["why"]
+            matcher.kill()
+            matcher.start(wait=False)
+            await limit_notes(feed, -1)
+            await feed.read_up_to(last)
+            assert brief(await check_told(feed)) == [("all", "match", None, "m:1:1")]
 
     run(test())
 
