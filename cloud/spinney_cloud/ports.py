@@ -103,7 +103,12 @@ def user_of(port: int) -> str | None:
     except (psutil.AccessDenied, PermissionError):
         return None
     for connection in connections:
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+        if (
+            connection.status == psutil.CONN_LISTEN
+            and connection.laddr
+            and connection.laddr[1] == port
+            and connection.pid
+        ):
             try:
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
             except psutil.Error:
