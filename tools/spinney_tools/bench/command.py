@@ -15,7 +15,7 @@ from ..workloads.programs import CompileError
 from .matching import WrongAnswer
 from .table import ReadmeError, Table, update_readme
 
-_BENCHES = ("matching", "forest", "json")
+_BENCHES = ("matching", "forest", "json", "cloud")
 _README = Path(__file__).resolve().parents[3] / "README.md"
 
 _EPILOG = """\
@@ -94,6 +94,11 @@ def _run(bench: str, options: argparse.Namespace) -> tuple[Table, dict[str, Any]
 
         door = json_door.measure(options.data, _progress)
         return json_door.table(door), {"json": door.as_json()}, door.missed()
+    if bench == "cloud":
+        from . import cloud_chain
+
+        chain = cloud_chain.measure(_progress)
+        return cloud_chain.table(chain), {"cloud": chain.as_json()}, chain.missed()
     from . import matching
 
     found = list(matching.measure(options.data, options.quick, options.only, _progress))
