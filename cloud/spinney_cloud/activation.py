@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import orjson
 
-from spinney import FALSE, TRUE, UNKNOWN, ContentSubscription, Forest, disjoint, feed, parse, specialise
+from spinney import FALSE, TRUE, UNKNOWN, ContentSubscription, Forest, disjoint, feed, parse
 from spinney.covers import Prepared
 from spinney.expression import Filter, In, Literal, Property, conjunction, properties
+from spinney.simplify import simplify
 from spinney.subscription import StateSubscription, Subscription
 
 from .announcements import Announcement
@@ -188,7 +189,11 @@ class Activations:
     def _touched(self, broker: BrokerActivation, changed: frozenset[str] | None) -> Iterator[str]:
         """The filters whose place on this broker may be another now."""
         candidates = dict.fromkeys(self.index.meeting(broker.knowledge.possible))
-        yield from (digest for digest in broker.evaluated if digest not in candidates)
+        for digest in [digest for digest in broker.evaluated if digest not in candidates]:
+            if digest in self._dense:
+                yield digest
+            else:
+                broker.put(digest, None)
         for digest in candidates:
             needs = self._needs.get(digest)
             if changed is None or needs is None or digest in self._dense or not changed.isdisjoint(needs.names):
@@ -273,9 +278,10 @@ class Activations:
             return None
         self.evaluations += 1
         needs = self._needs_of(wanted)
-        groups = broker.knowledge.serving(needs.prepared)
-        sources = self._chosen(digest, client, groups) if wanted.is_dense else None
-        if not groups or (sources is not None and not sources):
+        sources = None
+        if wanted.is_dense:
+            sources = self._chosen(digest, client, broker.knowledge.serving(needs.prepared))
+        if sources == frozenset() or (sources is None and not broker.knowledge.serves(needs.prepared)):
             return None
         return specialised(digest, needs, broker.knowledge, sources)
 
@@ -388,9 +394,9 @@ class Activations:
 
 def specialised(digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: frozenset[str] | None) -> Active | None:
     """What is left of it on a broker, for all its sources or only some; None if nothing."""
-    known = knowledge.known
+    known = knowledge.environment
     only = () if sources is None or sources >= knowledge.names else (_one_of(sources),)
-    left = specialise(conjunction(*only, needs.feed), known)
+    left = simplify(conjunction(*only, needs.feed), known)
     if left in (FALSE, UNKNOWN):
         return None
     if needs.kind != "state":
@@ -398,11 +404,11 @@ def specialised(digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: 
     subscription = needs.subscription
     assert isinstance(subscription, StateSubscription)
     given = () if subscription.only is None else (subscription.only,)
-    condition = specialise(conjunction(*only, *given), known) if only or given else TRUE
+    condition = simplify(conjunction(*only, *given), known) if only or given else TRUE
     state = replace(
         subscription,
-        enter=specialise(subscription.enter, known),
-        exit=specialise(subscription.exit, known),
+        enter=simplify(subscription.enter, known),
+        exit=simplify(subscription.exit, known),
         only=None if condition == TRUE else condition,
     )
     return Active(digest, "state", left, state, sources)

@@ -41,6 +41,7 @@ class BrokerKnowledge:
         joined = {name: _join([one.get(name, NULL) for one in domains]) for name in names}
         self.known = Known({name: Knowledge(domain) for name, domain in joined.items()}, closed=True)
         """Of all its sources together."""
+        self.environment = self.known.environment
         self.possible: Mapping[str, Possible] = {
             name: _possible(domain) for name, domain in joined.items() if domain != NULL
         }
@@ -51,6 +52,10 @@ class BrokerKnowledge:
     def serving(self, condition: Prepared) -> list[Group]:
         """The sources with publications that may match."""
         return [group for group in self.groups if overlaps(condition, group.environment)]
+
+    def serves(self, condition: Prepared) -> bool:
+        """Whether any has."""
+        return any(overlaps(condition, group.environment) for group in self.groups)
 
     def changed_since(self, before: BrokerKnowledge | None) -> frozenset[str] | None:
         """The attributes of which something else is known now; None for all."""
