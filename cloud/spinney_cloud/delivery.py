@@ -241,7 +241,7 @@ class Delivery:
         age = max(0.0, time.time() - notes.time)
         for told in encode_notes(notes, wanted):
             key = (notes.tenant, told.owner, told.sid)
-            places = ((message.sequence, told.index),)
+            places = ((message.sequence, told.number),)
             self.queues.push(Item(key, told.payload, places, told.id, notes.time, age), monotonic())
             if self.queues.ready >= PUMP_AT:
                 self._moved()

@@ -271,7 +271,7 @@ def _decoded(message: Message) -> Notes | None:
 def _encoded(sequence: int, notes: Notes, wanted: list[int]) -> Iterator[tuple[str, str, str, bytes]]:
     """Owner, sid, event id and event."""
     for told in encode_notes(notes, wanted):
-        name = f"{sequence}.{told.index}"
+        name = f"{sequence}.{told.number}"
         yield told.owner, told.sid, name, b"id: %b\ndata: %b\n\n" % (name.encode(), told.payload)
 
 

@@ -26,7 +26,7 @@ class Told(NamedTuple):
     owner: str
     sid: str
     id: str
-    index: int
+    number: int
     """Among the notes of its message: with the message's sequence the place to resume from."""
     payload: bytes
 

@@ -85,7 +85,7 @@ def test_also_is_bounded_and_counts_what_it_leaves_out() -> None:
 
 def test_only_the_wanted_are_encoded_and_still_name_the_others() -> None:
     (told,) = encode_notes(message(match("air"), match("roads")), [1])
-    assert (told.index, told.sid) == (1, "roads")
+    assert (told.number, told.sid) == (1, "roads")
     assert orjson.loads(told.payload)["also"] == ["air"]
 
 
