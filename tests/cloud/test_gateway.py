@@ -17,11 +17,13 @@ import pytest
 from gateway_kit import Client, GatewayProcess, Ground, ground, run, until
 from servers import HOST, MosquittoServer, NatsServer
 
-from spinney_cloud import names
+from spinney_cloud import gateway, names
+from spinney_cloud.intake import Intake, Sender, Taken
 from spinney_cloud.log_errors import AskError
 from spinney_cloud.mqtt import MqttClient, Publish
 from spinney_cloud.mqtt_intake import FILTERS
 from spinney_cloud.records import Publications, Unpublish
+from spinney_cloud.replies import INTERVAL_SECONDS
 from spinney_cloud.users import Role, Users
 
 
@@ -483,6 +485,46 @@ def test_a_record_that_the_log_can_never_take_is_refused_and_acknowledged(tmp_pa
     run(test())
 
 
+class Broken(Intake):
+    """An intake with a mistake of ours."""
+
+    def take(self, sender: Sender, payload: bytes, received: float) -> Taken:
+        if b"poison" in payload:
+            raise ZeroDivisionError(payload[:10])
+        return super().take(sender, payload, received)
+
+
+def test_a_payload_that_we_stumble_over_is_refused_and_the_next_is_stored(
+    nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data") as made, made.gateway(), made.client() as kit:
+            await kit.publish(b"poison")
+            await kit.publish({"id": "m7:1:1"})
+            assert "ZeroDivisionError" in (await kit.hears("refused"))["refused"][0]["reason"]
+            await kit.hears("stored")
+            assert await made.metric('refused_total{kind="broken"}') == 1
+
+    monkeypatch.setattr(gateway, "Intake", Broken)
+    run(test())
+
+
+def test_a_gateway_that_is_stopped_stores_what_it_took_and_tells_it(nats: NatsServer, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data") as made, made.client() as kit:
+            async with made.gateway():
+                sending = asyncio.create_task(send(kit, "kit", 1000))
+                await kit.hears("stored")
+            await sending
+            stored = len(await made.rows())
+            await until(lambda: len(kit.stored_batches()) == stored, "all that is stored to be told")
+            async with made.gateway():
+                await until(lambda: len(kit.stored_batches()) == 1000, "the rest")
+            assert len(await made.rows()) == 1000, "none is stored twice"
+
+    run(test())
+
+
 def test_a_client_that_is_too_quick_is_told_to_send_again(nats: NatsServer, tmp_path: Path) -> None:
     async def test() -> None:
         async with ground(nats, tmp_path / "data", limits={"rate": 1}) as made, made.gateway(), made.client() as kit:
@@ -509,6 +551,12 @@ def test_what_is_stored_is_told_together_to_a_client_that_sends_quickly(nats: Na
             numbers = [told["stored"]["kit"][1] for told in kit.told if "kit" in told.get("stored", {})]
             assert numbers == sorted(numbers)
             assert len(await made.messages()) < 2000, "small messages share records"
+            kit.told.clear()
+            began = asyncio.get_running_loop().time()
+            await send(kit, "van", 100, pace=1)
+            await until(lambda: len(kit.stored_batches()) == 100, "all to be stored")
+            passed = asyncio.get_running_loop().time() - began
+            assert len(kit.told) <= passed / INTERVAL_SECONDS + 2
 
     run(test())
 

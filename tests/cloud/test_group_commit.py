@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import orjson
-from gateway_kit import Ground, ground, run
+from gateway_kit import Ground, ground, run, until
 from hypothesis import given
 from hypothesis import strategies as st
 from servers import NatsServer
@@ -48,6 +48,23 @@ def test_what_arrives_while_a_record_is_stored_shares_the_next_and_tenants_share
                 ("north", ["north:1:1", "north:1:3", "north:1:5"]),
             ]
             assert commit.pending_bytes == 0
+            work.cancel()
+
+    run(test())
+
+
+def test_while_one_record_is_stored_the_next_gathers(nats: NatsServer, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data") as made:
+            commit = GroupCommit(made.log.writer(names.LOG), lambda: 5.0)
+            work = asyncio.create_task(commit.run())
+            nats.pause()
+            for number in range(9):
+                commit.add("t", [part("a", number)], lambda _: None)
+                await until(lambda: commit.records, "the first record to go")
+            nats.resume()
+            await commit.drain()
+            assert [len(ids) for _, ids in await stored(made)] == [1, 8]
             work.cancel()
 
     run(test())

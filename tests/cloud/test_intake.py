@@ -178,6 +178,9 @@ def test_a_timestamp_becomes_seconds_and_nulls_go():
     (row,) = take(b'{"time":"1970-01-01T00:01:00.5Z","gone":null,"NO2":3}').rows
     assert row["time"] == 60.5
     assert "gone" not in row
+    (row,) = take(b'{"gone":null,"NO2":3}').rows
+    assert "gone" not in row
+    assert ["gone" in row for row in take(b'[{"gone":null,"NO2":3},{"NO2":4}]').rows] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -376,8 +379,9 @@ def test_an_envelope_of_another_shape_is_refused(more):
     assert not taken.rows
 
 
-def test_an_envelope_with_its_publications_twice_is_refused():
-    taken = take(b'{"publications":[{"NO2":1}],"publications":[{"NO2":2}]}')
+@pytest.mark.parametrize(("one", "other"), [(b'[{"NO2":1}]', b'[{"NO2":2}]'), (b'[{"NO2":1}]', b"[]"), (b"[]", b"[]")])
+def test_an_envelope_with_its_publications_twice_is_refused(one, other):
+    taken = take(b'{"publications":%s,"publications":%s}' % (one, other))
     assert not taken.rows
     assert len(taken.refusals) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import shutil
@@ -156,13 +157,17 @@ def test_an_operator_releases_a_reader_until_it_has_come_further(nats: NatsServe
     run(test())
 
 
-def test_a_keeper_goes_on_when_the_logs_server_is_back(nats: NatsServer, tmp_path: Path) -> None:
+def test_a_keeper_goes_on_after_what_fails_and_when_the_logs_server_is_back(nats: NatsServer, tmp_path: Path) -> None:
     async def test() -> None:
         async with ground(nats, tmp_path / "data", log=LIMITS) as made:
             await read_up_to(made, "matcher", LOG, 50)
             async with made.gateway():
+                await made.log.js.delete_stream(NOTES)
+                failures = "spinney_gateway_keeper_failures"
+                await until(lambda: made.service.metrics.get_sample_value(failures), "a purge that fails")
+                await made.log.ensure(made.settings)
                 nats.kill()
-                nats.start()
+                await asyncio.to_thread(nats.start)
                 await until(lambda: made.log.connected, "the log's server")
                 await fill(made, LOG, 50)
 
