@@ -14,13 +14,12 @@ from spinney.subscription import Subscription
 
 from . import records
 from .activation import Activations
+from .announcement_table import Announcements, Change
 from .announcements import (
     Announcement,
     AnnouncementError,
-    Announcements,
     AnnouncementVersionError,
     Away,
-    Change,
     Over,
     read_announcement,
 )

@@ -49,6 +49,7 @@ class Post:
         """Begin to listen for answers."""
         await self._connection.listen(f"{self._inbox.decode()}.*", self._on_answer)
         self._task = asyncio.create_task(self._again())
+        self._connection.on_change.add(self._on_change)
 
     async def send(self, client: str, leaf: str, data: bytes) -> asyncio.Future[bool]:
         """Take a message, waiting for room; the future says whether the gateway has sent it, or refuses to."""
@@ -70,11 +71,17 @@ class Post:
 
     async def close(self) -> None:
         """Give up what is under way."""
+        self._connection.on_change.discard(self._on_change)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         for letter in self._letters.values():
             letter.future.cancel()
+
+    def _on_change(self) -> None:
+        """What was under way when the connection ended may be lost."""
+        for letter in self._letters.values():
+            letter.sent = 0.0
 
     def _send(self, number: int, letter: _Letter) -> None:
         letter.sent = self._loop.time()

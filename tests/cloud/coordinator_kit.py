@@ -37,7 +37,7 @@ class Kit:
         self.settings = settings or Settings()
         self.out: list[tuple[str, str, dict[str, Any], float]] = []
         """Client, leaf, message, and when it came."""
-        self.is_gateway_there = True
+        self._gateway: int | None = None
         self._with_coordinator = coordinator
         self._task: asyncio.Task[None] | None = None
         self.service: Service | None = None
@@ -46,7 +46,7 @@ class Kit:
         self.log = await NatsLog.connect(self.nats.endpoints(), name="test")
         await self.log.ensure(self.settings)
         self._requests = self.log.writer(names.REQUESTS)
-        await self.log.connection.listen(names.OUT, self._on_out)
+        await self.gateway(True)
         if self._with_coordinator:
             await self.start()
         return self
@@ -80,10 +80,17 @@ class Kit:
         self._task = None
 
     def _on_out(self, subject: bytes, reply: bytes, data: bytes, _headers: bytes | None) -> None:
-        if self.is_gateway_there:
-            _, _, client, leaf = subject.decode().split(".")
-            self.out.append((client, leaf, orjson.loads(data), time.monotonic()))
-            self.log.connection.send(reply, b"")
+        _, _, client, leaf = subject.decode().split(".")
+        self.out.append((client, leaf, orjson.loads(data), time.monotonic()))
+        self.log.connection.send(reply, b"")
+
+    async def gateway(self, there: bool) -> None:
+        """Whether there is one."""
+        if there:
+            self._gateway = await self.log.connection.listen(names.OUT, self._on_out)
+        elif self._gateway is not None:
+            await self.log.connection.unlisten(self._gateway)
+        await self.log.connection.flush()
 
     # ---- What clients do
 

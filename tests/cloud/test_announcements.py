@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spinney.geodesy import distance
+from spinney_cloud.announcement_table import Announcements
 from spinney_cloud.announcements import (
     Announcement,
     AnnouncementError,
-    Announcements,
     AnnouncementVersionError,
     Away,
     Over,

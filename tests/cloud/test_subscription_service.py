@@ -186,13 +186,13 @@ def test_a_server_that_is_killed_loses_no_request(nats: NatsServer) -> None:
 def test_without_a_gateway_requests_stay_until_there_is_one(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats) as kit:
-            kit.is_gateway_there = False
+            await kit.gateway(False)
             await kit.request("ana", "sub", "NO2 > 1", "air")
             await until(
                 lambda: kit.service and kit.service.metrics.get_sample_value("spinney_coordinator_subscriptions")
             )
             await kit.kill()
-            kit.is_gateway_there = True
+            await kit.gateway(True)
             await kit.start()
             [reply] = await until(lambda: kit.replies("ana", "air"))
             assert reply["start"] == 1

@@ -1,0 +1,355 @@
+"""The coordinator at work: announcements in, activations out, leases kept, and all of it again after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import orjson
+from coordinator_kit import Kit, until
+from servers import NatsServer
+
+from spinney import parse
+from spinney_cloud import names, records
+from spinney_cloud.records import Publications, Run
+from spinney_cloud.settings import Coordinator, Settings
+from spinney_cloud.subscriptions import form_of
+
+NO2 = {"NO2": {"min": 0, "max": 400, "unit": "ug/m3"}}
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def said(*sources: str, session: str = "s1", **more: Any) -> dict[str, Any]:
+    return {"session": session, "sources": [{"name": name, "attributes": NO2} for name in sources], **more}
+
+
+def digest(text: str) -> str:
+    return form_of(parse(text)).digest
+
+
+async def announced_records(kit: Kit) -> list[tuple[tuple[str, ...], bool]]:
+    return [(one.sources, one.over) for _, one in await kit.records() if isinstance(one, records.Announced)]
+
+
+def test_a_broker_is_told_what_is_wanted_of_it_and_each_change(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.subscribe("ana", "a", "NO2 > 40 AND room IS NULL")
+            assert await kit.announce("b1", said("m1")) == {"request": "ann", "ok": True, "session": "s1"}
+            await until(lambda: kit.active("b1"))
+            [first] = kit.heard("b1", "act")
+            assert (first["full"], first["drop"]) == (True, [])
+            assert first["add"] == [
+                {
+                    "filter": digest("NO2 > 40 AND room IS NULL"),
+                    "kind": "content",
+                    "subscription": {"filter": {"op": ">", "args": [{"property": "NO2"}, 40]}},
+                }
+            ]
+            await kit.subscribe("ana", "b", "NO2 < 10")
+            await until(lambda: len(kit.active("b1")) == 2)
+            await kit.subscribe("ana", "a", "")
+            await until(lambda: list(kit.active("b1")) == [digest("NO2 < 10")])
+            assert [message["epoch"] - first["epoch"] for message in kit.heard("b1", "act")] == [0, 1, 2]
+            assert all(not message["full"] for message in kit.heard("b1", "act")[1:])
+
+    run(work())
+
+
+def test_a_change_adds_before_it_drops_in_one_epoch(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1"))
+            await kit.subscribe("ana", "a", "NO2 > 40")
+            await until(lambda: kit.active("b1"))
+            await kit.subscribe("ana", "b", "NO2 > 30")
+            await until(lambda: list(kit.active("b1")) == [digest("NO2 > 30")])
+            message = kit.heard("b1", "act")[-1]
+            assert [one["filter"] for one in message["add"]] == [digest("NO2 > 30")]
+            assert message["drop"] == [digest("NO2 > 40")]
+
+    run(work())
+
+
+def test_the_full_set_comes_when_a_broker_has_lost_count_and_else_not(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.subscribe("ana", "a", "NO2 > 40")
+            await kit.announce("b1", said("m1"))
+            await until(lambda: kit.active("b1"))
+            epoch = kit.heard("b1", "act")[-1]["epoch"]
+            await kit.announce("b1", said("m1", have=epoch))
+            await kit.announce("b1", said("m1"))  # the same session: no reason to think that it lost anything
+            await kit.announce("b1", said("m1", have=epoch, session="s2"))
+            await kit.subscribe("ana", "b", "NO2 < 10")
+            await until(lambda: len(kit.active("b1")) == 2)
+            assert len(kit.heard("b1", "act")) == 2
+            await kit.announce("b1", said("m1", have=epoch))
+            await until(lambda: len(kit.heard("b1", "act")) == 3)
+            await kit.announce("b1", said("m1", session="s3"))
+            await until(lambda: len(kit.heard("b1", "act")) == 4)
+            for message in kit.heard("b1", "act")[2:]:
+                assert message["full"]
+                assert len(message["add"]) == 2
+
+    run(work())
+
+
+def test_a_restart_tells_nobody_what_it_has_already(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            for number in range(5):
+                await kit.subscribe("ana", f"s{number}", f"NO2 BETWEEN {number * 10} AND {number * 10 + 5}")
+            await kit.announce("b1", said("m1", lease=["m1"]))
+            await until(lambda: len(kit.active("b1")) == 5)
+            epoch = kit.heard("b1", "act")[-1]["epoch"]
+            while (await kit.kept(names.ACTIVATIONS))["default.b1"]["epoch"] != epoch:
+                await asyncio.sleep(0.003)
+            await kit.kill()
+            await kit.start()
+            await kit.subscribe("ana", "new", "NO2 > 300")
+            await until(lambda: len(kit.active("b1")) == 6)
+            last = kit.heard("b1", "act")[-1]
+            assert (last["full"], last["epoch"], len(last["add"]), "leases" in last) == (False, epoch + 1, 1, False)
+
+    run(work())
+
+
+def test_what_changed_while_it_was_down_is_told_after_a_restart(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1"))
+            await kit.subscribe("ana", "a", "NO2 > 40")
+            await until(lambda: kit.active("b1"))
+            await kit.kill()
+            await kit.request("ana", "sub", "NO2 > 30", "a")
+            await kit.start()
+            await until(lambda: list(kit.active("b1")) == [digest("NO2 > 30")])
+
+    run(work())
+
+
+def test_sources_that_come_and_go_are_in_the_log(nats: NatsServer) -> None:
+    async def work() -> None:
+        settings = Settings(coordinator=Coordinator(away_grace=0.3))
+        async with Kit(nats, settings) as kit:
+            await kit.announce("b1", said("m1", "m2"))
+            await kit.announce("b2", said("m2"))
+            await kit.announce("b1", said("m2"))
+            assert await announced_records(kit) == [(("m1", "m2"), False), (("m1",), True)]
+            assert (await kit.announce("b2", {"session": "s1", "over": True}))["ok"]
+            await kit.request("b1", "ann", {"session": "old", "away": True})
+            await kit.request("b1", "ann", {"session": "s1", "away": True})
+            began = time.monotonic()
+            while (await announced_records(kit))[-1] != (("m2",), True):
+                await asyncio.sleep(0.01)
+            assert time.monotonic() - began > 0.2
+            assert await kit.kept(names.ANNOUNCEMENTS) == {}
+            await kit.announce("b1", said("m2", session="s2"))
+            assert (await announced_records(kit))[-1] == (("m2",), False)
+
+    run(work())
+
+
+def test_who_comes_back_within_the_grace_was_never_gone(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats, Settings(coordinator=Coordinator(away_grace=0.5))) as kit:
+            await kit.announce("b1", said("m1", lease=["m1"]))
+            await until(lambda: kit.heard("b1", "act"))
+            await kit.request("b1", "ann", {"session": "s1", "away": True})
+            await kit.subscribe("ana", "a", "NO2 > 40")
+            assert kit.active("b1") == {}  # it is told when it is back
+            await kit.announce("b1", said("m1", session="s2", lease=["m1"]))
+            await until(lambda: kit.active("b1"))
+            assert await announced_records(kit) == [(("m1",), False)]
+            [brokers] = (await kit.ask("brokers"))["brokers"]
+            assert (brokers["away"], brokers["leases"]) == (False, {"m1": 1})
+
+    run(work())
+
+
+def test_validity_ends_an_announcement_also_over_a_restart(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1", validity=1))
+            await kit.kill()
+            await kit.start()
+            while (await announced_records(kit))[-1] != (("m1",), True):
+                await asyncio.sleep(0.01)
+            assert (await kit.ask("sources"))["sources"] == []
+
+    run(work())
+
+
+def test_a_lease_has_one_owner_whose_epoch_grows_and_the_loser_is_told(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1", lease=["m1"]))
+            await until(lambda: kit.heard("b1", "act"))
+            assert kit.heard("b1", "act")[0]["leases"] == [{"source": "m1", "owner": "b1", "epoch": 1}]
+            assert (await kit.kept(names.ACTIVATIONS))["default.b1"]["leases"] == {"m1": 1}
+            await kit.announce("b2", said("m1", lease=["m1"]))
+            await until(lambda: kit.heard("b2", "act"))
+            assert kit.heard("b2", "act")[0]["leases"] == [{"source": "m1", "owner": "b1", "epoch": 1}]
+            await kit.kill()
+            await kit.start()
+            await kit.announce("b1", said("m1", lease=[]))
+            await until(
+                lambda: kit.heard("b2", "act")[-1].get("leases") == [{"source": "m1", "owner": "b2", "epoch": 2}]
+            )
+            await until(lambda: kit.heard("b1", "act")[-1].get("leases") == [])
+            kept = await kit.kept(names.ACTIVATIONS)
+            assert (kept["default.b1"]["leases"], kept["default.b2"]["leases"]) == ({}, {"m1": 2})
+
+    run(work())
+
+
+def test_a_bad_announcement_is_refused_and_the_one_before_holds(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1"))
+            reply = await kit.announce("b1", said("m1", battery=7))
+            assert (reply["ok"], reply["error"]["path"]) == (False, "battery")
+            await kit.request("b1", "ann", "{")
+            await until(lambda: len(kit.heard("b1", "reply")) == 3)
+            assert [one["name"] for one in (await kit.ask("sources"))["sources"]] == ["m1"]
+
+    run(work())
+
+
+def test_tenants_do_not_see_one_another(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1"), tenant="here")
+            await kit.subscribe("ana", "a", "NO2 > 40", tenant="there")
+            await kit.subscribe("ana", "b", "NO2 > 50", tenant="here")
+            await until(lambda: kit.active("b1"))
+            assert list(kit.active("b1")) == [digest("NO2 > 50")]
+            assert (await kit.ask("sources", tenant="there"))["sources"] == []
+
+    run(work())
+
+
+def test_discovery_is_asked_page_by_page(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            for number in range(5):
+                await kit.announce(f"b{number}", said(f"m{number}", place={"lat": 45 + number, "long": 16}))
+            await kit.subscribe("ana", "a", "NO2 > 40")
+            await until(lambda: all(kit.active(f"b{number}") for number in range(5)))
+            near = await kit.ask("sources", near=[47.1, 16.0], within=120_000.0, attribute="NO2")
+            assert [one["name"] for one in near["sources"]] == ["m2", "m3"]
+            first = await kit.ask("brokers", limit=3)
+            rest = await kit.ask("brokers", limit=3, after=first["next"])
+            assert [one["broker"] for one in first["brokers"] + rest["brokers"]] == [f"b{i}" for i in range(5)]
+            assert rest["next"] is None
+            shown = (await kit.ask("activations", limit=1))["activations"][0]
+            assert (shown["broker"], shown["count"]) == ("b0", 1)
+            assert shown["active"][0]["filter"] == digest("NO2 > 40")
+            assert (await kit.ask("brokers", limit=0))["status"] == 422
+
+    run(work())
+
+
+def test_a_silent_source_gives_way_by_what_the_log_brings(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            place = {"lat": 45.8, "long": 15.9}
+            await kit.announce("b1", said("m1", place=place, battery=0.9))
+            await kit.announce("b2", said("m2", place=place, battery=0.5))
+            asked = {"filter": "NO2 > 40", "density": {"per_cell": 1, "cell": 8, "every": "1s"}}
+            await kit.subscribe("ana", "a", asked)
+            await until(lambda: kit.active("b1"))
+            writer = kit.log.writer(names.LOG)
+
+            async def publish(number: int) -> None:
+                rows = orjson.dumps([{"id": f"m1:1:{number}", "source": "m1", "NO2": 1}])
+                batch = Publications("default", time.time(), (Run("m1", 1, number, 1, "b1", None, 1),), rows)
+                await writer.put(names.log_subject("publications", "default"), records.encode(batch))
+
+            quiet = time.monotonic() + 2.3
+            number = 0
+            while time.monotonic() < quiet:
+                await publish(number)
+                number += 1
+                await asyncio.sleep(0.2)
+            assert kit.active("b2") == {}  # it is heard, so it serves
+            await until(lambda: kit.active("b2") and not kit.active("b1"))
+            [_, shown] = (await kit.ask("activations"))["activations"]
+            assert [(one["source"], one["reason"]) for one in shown["active"][0]["chosen"]] == [("m2", "chosen")]
+
+    run(work())
+
+
+def test_a_large_set_comes_in_parts_that_follow_one_another(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            room = "x" * 2_000
+            for number in range(300):
+                await kit.request("ana", "sub", f"NO2 = {number} AND room <> '{room}{number}'", f"s{number}")
+            await until(lambda: len(kit.out) == 300)
+            item = said("m1")
+            item["sources"][0]["attributes"] = {**NO2, "room": {}}
+            await kit.announce("b1", item)
+            await until(lambda: len(kit.heard("b1", "act")) > 1 and len(kit.active("b1")) == 300)
+            assert [one["full"] for one in kit.heard("b1", "act")][:2] == [True, False]
+
+    run(work())
+
+
+def test_a_gateway_that_is_away_is_waited_for(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1"))
+            await until(lambda: kit.heard("b1", "act"))
+            await kit.gateway(False)
+            await kit.request("ana", "sub", "NO2 > 40", "a")
+            asked = await kit.ask("activations")
+            while not asked["activations"][0]["pending"]:
+                asked = await kit.ask("activations")
+            await kit.gateway(True)
+            await until(lambda: kit.active("b1"), seconds=30)
+            await until(lambda: kit.replies("ana", "a"), seconds=30)
+
+    run(work())
+
+
+def test_changes_reach_fifty_brokers_at_once_with_thousands_of_subscriptions(nats: NatsServer) -> None:
+    """In 100 ms at the median, as it is with ten times as many subscriptions."""
+
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            for number in range(1_000):
+                lat = 45 + number / 1_000
+                await kit.request("ana", "sub", f"NO2 > 40 AND lat BETWEEN {lat} AND {lat + 0.02}", f"s{number}")
+            await until(lambda: len(kit.out) == 1_000)
+            for number in range(50):
+                await kit.announce(f"b{number}", said(f"m{number}", place=_place(number)))
+            await until(lambda: all(kit.active(f"b{number}") for number in range(50)))
+            taken = []
+            for number in range(20):
+                began, before = time.monotonic(), len(kit.heard(f"b{number}", "act"))
+                await kit.request("ana", "sub", f"NO2 = {number} AND lat > 45", f"new{number}")
+                await until(lambda at=number, count=before: len(kit.heard(f"b{at}", "act")) > count)
+                taken.append(time.monotonic() - began)
+            assert statistics.median(taken) < 0.1
+            taken = []
+            for number in range(20):
+                began, before = time.monotonic(), len(kit.heard(f"b{number}", "act"))
+                epoch = kit.heard(f"b{number}", "act")[-1]["epoch"]
+                await kit.request(f"b{number}", "ann", said(f"m{number}", place=_place(number + 25), have=epoch))
+                await until(lambda at=number, count=before: len(kit.heard(f"b{at}", "act")) > count)
+                taken.append(time.monotonic() - began)
+            assert statistics.median(taken) < 0.1
+
+    run(work())
+
+
+def _place(number: int) -> dict[str, float]:
+    return {"lat": 45 + number / 50, "long": 15.9, "radius": 500}
