@@ -227,7 +227,7 @@ def test_when_too_many_wait_the_next_is_told_to_come_later() -> None:
         tasks = [asyncio.create_task(one()) for _ in range(slow_work.AT_ONCE + slow_work.MAX_WAITING)]
         await asyncio.sleep(0)
         with pytest.raises(Problem) as refused:
-            await one()
+            await asyncio.wait_for(one(), 1)
         assert refused.value.status_code == 429
         end.set()
         await asyncio.gather(*tasks)

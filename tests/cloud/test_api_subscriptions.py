@@ -103,13 +103,12 @@ def test_pages_hold_all_and_none_twice(client: httpx.Client) -> None:
         make(client, f"s{number}", f"NO2 > {number}")
     make(client, "s0", owner="ana")
     found, after = [], None
-    while True:
+    for _ in range(3):
         page = client.get(PATH, params={"limit": 3, **({"after": after} if after else {})}).json()
         SubscriptionPage.model_validate(page)
         found += [each["sid"] for each in page["subscriptions"]]
         after = page["next"]
-        if after is None:
-            break
+    assert after is None
     assert found == [f"s{number}" for number in range(7)]
     everybodys = client.get(PATH, params={"all_owners": 1}).json()["subscriptions"]
     assert {(each["owner"], each["sid"]) for each in everybodys} == {
@@ -213,6 +212,9 @@ def test_sources_brokers_and_activations_are_found(client: httpx.Client, running
     assert names(client) == ["m7", "m8"]
     assert names(client, near="45.81,15.97", within="2km") == ["m7"]
     assert names(client, near="45.9,15.97", within="1km") == ["m8"]
+    assert names(client, near="45.905,15.97", within="600m") == ["m8"]  # it is at 556 m
+    assert names(client, near="45.905,15.97", within="0.6km") == ["m8"]
+    assert names(client, near="45.905,15.97", within="500") == []
     assert names(client, near="45.9,15.97") == ["m8", "m7"]
     assert names(client, attribute="NO2") == ["m7"]
     assert names(client, limit=1) == ["m7"]
