@@ -475,10 +475,12 @@ def test_unpublish_reaches_the_cloud(mqtt_server: Server) -> None:
 
 def test_unpublish_survives_a_lost_link(nats: NatsServer) -> None:
     with StandIn(nats.mqtt_port) as cloud, Publisher("kit", server=url(nats)) as kit:
-        nats.kill()
+        nats.pause()
         kit.unpublish("m7:4:17")
+        wait_until(lambda: kit._unpublished["m7:4:17"].sent == 1, "it is sent to a server that does not hear it")
+        nats.kill()
         nats.start()
-        kit.flush(20)
+        kit.flush(8)  # before it is due again
         wait_until(lambda: "m7:4:17" in cloud.unpublished, "unpub")
 
 
