@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Final
 
 from .delivery_window import Window
+from .failpoints import failpoint
 from .mqtt import MqttClient, MqttError
 from .mqtt.client import WindowFull
 from .names import is_name, topic
@@ -144,6 +145,7 @@ class Sender:
     def _done(self, flight: Flight, future: asyncio.Future[None]) -> None:
         if future.cancelled() or flight.number not in self._flights:
             return
+        failpoint("delivery.acknowledged")
         self.window.acknowledged(monotonic() - flight.sent, len(self._flights))
         self._settled(flight)
 

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import time as now
 from typing import Any
@@ -23,7 +23,7 @@ from spinney_cloud.notes import Note, Notes, encode
 from spinney_cloud.service import Endpoints, Service, write_run
 from spinney_cloud.settings import Settings
 
-SECONDS = 20.0
+SECONDS = 40.0
 
 
 async def until(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
@@ -80,7 +80,10 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    tmp_path: Path, log_server: NatsServer, mqtt_server: MosquittoServer | NatsServer | None = None, **settings: Any
+    tmp_path: Path,
+    log_server: NatsServer,
+    mqtt_server: MosquittoServer | NatsServer | ForgetfulServer | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Bench]:
     """Everything but delivery itself."""
     given = Settings(data=tmp_path, delivery=settings.pop("delivery", {}), **settings)
@@ -147,3 +150,50 @@ class Process:
         self._process.send_signal(how)
         async with asyncio.timeout(SECONDS):
             return await self._process.wait()
+
+
+class ForgetfulServer:
+    """An MQTT server that acknowledges everything but what holds `forgets`, and keeps all it was sent."""
+
+    def __init__(self, forgets: bytes) -> None:
+        self.packets: list[bytes] = []
+        """PUBLISH packets, without their first two to five bytes."""
+        self.connections = 0
+        self.mqtt_port = 0
+        self.kind = "other"
+        self._forgets = forgets
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> ForgetfulServer:
+        self._server = await asyncio.start_server(self._serve, HOST, 0)
+        self.mqtt_port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                kind = (await reader.readexactly(1))[0] >> 4
+                body = await reader.readexactly(await _length(reader))
+                if kind == 1:
+                    writer.write(b"\x20\x02\x00\x00")
+                elif kind == 3:
+                    self.packets.append(body)
+                    if self._forgets not in body:
+                        at = 2 + int.from_bytes(body[:2], "big")
+                        writer.write(b"\x40\x02" + body[at : at + 2])
+        writer.close()
+
+
+async def _length(reader: asyncio.StreamReader) -> int:
+    value = 0
+    for shift in range(0, 28, 7):
+        byte = (await reader.readexactly(1))[0]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    return value

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 import pytest
-from delivery_kit import Bench, Process, Subscriber, bench, match, until
+from delivery_kit import Bench, ForgetfulServer, Process, Subscriber, bench, match, until
 from servers import MosquittoServer, NatsServer
 
 from spinney_cloud.delivery_options import DEFAULT
@@ -298,29 +298,56 @@ def test_a_message_on_which_the_server_ends_the_connection_is_given_up_after_the
         run(scenario(nats, mqtt))
 
 
-def test_while_the_mqtt_server_is_away_nothing_is_lost_and_no_attempt_counted(
-    tmp_path: Path, nats: NatsServer, mosquitto: MosquittoServer
+@pytest.mark.slow
+def test_a_message_that_is_never_acknowledged_is_tried_again_and_given_up_and_delays_nobody(
+    tmp_path: Path, nats: NatsServer
 ) -> None:
     async def scenario() -> None:
-        async with bench(tmp_path, nats, mosquitto, delivery={"attempts": 1}) as on, on.delivery() as delivery:
+        limits = {"attempts": 3, "retry": 0.3}
+        async with ForgetfulServer(b"/note/lost") as mqtt, bench(tmp_path, nats, mqtt, delivery=limits) as on:
+            await on.subscribe("ana", "lost")
+            await on.subscribe("bob")
+            async with on.delivery() as delivery:
+                await on.tell(match("ana", "lost"))
+                for number in range(100):
+                    await on.tell(match("bob", number=number))
+                await until(lambda: delivery.status.delivered == 100)
+                assert delivery.status.dead == 0
+                await until(lambda: delivery.status.dead == 1)
+                assert delivery.progress.floor == 101
+                (letter,) = await letters(on)
+                assert letter["reason"] == "no acknowledgement within 0.3 s; tried 3 times"
+                assert sum(b"/note/lost" in packet for packet in mqtt.packets) == 3
+                assert mqtt.connections == 3
+
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_while_the_mqtt_server_is_silent_or_away_nothing_is_lost_and_no_attempt_counted(tmp_path: Path) -> None:
+    async def scenario(nats: NatsServer, mqtt: NatsServer) -> None:
+        limits = {"attempts": 1, "retry": 0.1}
+        async with bench(tmp_path, nats, mqtt, delivery=limits) as on, on.delivery() as delivery:
             await on.subscribe("ana")
-            await asyncio.to_thread(mosquitto.kill)
-            for number in range(3000):
+            ana = await Subscriber(mqtt.mqtt_port, "ana").start()
+            await on.tell(match("ana", number=0))
+            await until(lambda: len(ana.got) == 1)
+            mqtt.pause()
+            for number in range(1, 3000):
                 await on.tell(match("ana", number=number))
+            await until(lambda: delivery.sender.oldest_seconds > 0.6)
+            mqtt.kill()
             await until(lambda: not delivery.health()["ready"])
             assert delivery.health()["why"] == "no connection to the MQTT server"
-            # The subscriber must be there first: a server that was killed knows nobody.
-            delivery.sender._closed = True
-            await asyncio.to_thread(mosquitto.start)
-            ana = await Subscriber(mosquitto.mqtt_port, "ana").start()
-            delivery.sender._closed = False
+            await until(lambda: delivery.sender.oldest_seconds > 1.2)
+            await asyncio.to_thread(mqtt.start)
             await until(lambda: len(set(ana.ids())) == 3000)
-            assert delivery.status.dead == 0
-            assert delivery.status.dropped == {}
+            assert (delivery.status.dead, delivery.sender.retried, delivery.status.dropped) == (0, 0, {})
             await until(lambda: delivery.health()["ready"])
             await ana.close()
 
-    run(scenario())
+    with NatsServer(tmp_path / "log") as nats, NatsServer(tmp_path / "mqtt") as mqtt:
+        run(scenario(nats, mqtt))
 
 
 def test_a_damaged_message_is_counted_and_the_next_one_delivered(tmp_path: Path, nats: NatsServer) -> None:
