@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from . import records
+from .failpoints import failpoint
 from .intake import Part
 from .log_errors import LogError
 from .log_writer import Stored, Writer
@@ -183,5 +184,6 @@ class GroupCommit:
         error = future.exception()
         if error is not None and not isinstance(error, LogError):
             raise error
+        failpoint("gateway.stored")
         for ticket in group.tickets:
             ticket.settle(error)

@@ -55,6 +55,7 @@ class SnapshotTaker:
         self._child = os.fork()
         if self._child == 0:
             self._in_the_copy(moment, lambda: state() | {"journal": place})
+        failpoint("snapshot.begun")
         self.pause_seconds = time.perf_counter() - began
 
     def _in_the_copy(self, moment: Moment, state: Callable[[], dict[str, Any]]) -> None:
