@@ -30,9 +30,8 @@ _log = logging.getLogger("spinney.client")
 class Member(Protocol):
     """What a connection works for."""
 
-    @property
-    def topics(self) -> Sequence[str]:
-        """What it hears."""
+    topics: Sequence[str]
+    """What it hears."""
 
     def opened(self) -> None:
         """The link is up and the topics are heard: everything that is under way must be sent again."""

@@ -129,7 +129,7 @@ class Publisher:
         self._caller: Caller | None = None
         self._syncer: threading.Thread | None = None
         self.counts = Counts()
-        self.topics = (self._access.topic("reply"),)
+        self.topics: Sequence[str] = (self._access.topic("reply"),)
         self._outbox.open()
         prefix = secrets.token_hex(6)
         self._sending = Sending(

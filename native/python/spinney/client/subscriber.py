@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -118,7 +118,7 @@ class Subscriber:
         self._calls = Mailbox(max_waiting, when_behind)
         self._caller: Caller | None = None
         self.counts = Counts()
-        self.topics = (self._access.topic("reply"), self._access.topic("note", "+"))
+        self.topics: Sequence[str] = (self._access.topic("reply"), self._access.topic("note", "+"))
         client_id = f"{name}-{session}" if session else f"{name}-sub-{secrets.token_hex(6)}"
         self._connection = Connection(self._access, client_id, clean=session is None, member=self)
 
