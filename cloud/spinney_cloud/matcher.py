@@ -20,6 +20,7 @@ from prometheus_client import generate_latest
 from . import notes, records
 from .engine import Engine
 from .failpoints import failpoint
+from .log_clock import LogClock
 from .matcher_metrics import MatcherMetrics
 from .matcher_start import Beginning, Place, begin
 from .names import LOG, NOTES, READERS, log_subject, notes_subject
@@ -43,7 +44,7 @@ PATIENCE_SECONDS = 0.2
 """For which we wait for records before we look at what else there is to do."""
 
 TICK_SECONDS = 0.02
-"""Between two ticks that we ask for: the log's clock may be behind ours."""
+"""Between two ticks that we ask for, at least."""
 
 DRAIN_SECONDS = 5.0
 """For notifications to be stored when we are to stop."""
@@ -112,6 +113,7 @@ class Matcher:
         self._pending: deque[tuple[int, asyncio.Future[Stored]]] = deque()
         """Notifications that are not known to be stored, by record."""
         self._stored = Place(0, 0)
+        self._clock = LogClock()
         self._tick_at = 0.0
         self._snapshot_at = 0.0
         self._damage = 0
@@ -187,6 +189,7 @@ class Matcher:
             if (told.at, told.part) > self._stored:
                 await self._tell(told)
         self.time = message.time
+        self._clock.read(message.time, time.monotonic(), own=isinstance(record, Tick))
         if isinstance(record, SubscriptionChange):
             self.journal.append(message.sequence, record.key, record.value)
         if self.engine.damaged != self._damage:
@@ -223,19 +226,25 @@ class Matcher:
         if wake is None:
             return PATIENCE_SECONDS
         now = time.monotonic()
-        return min(PATIENCE_SECONDS, max(wake - time.time(), self._tick_at - now, 0.001))
+        return min(PATIENCE_SECONDS, max(self._clock.seconds_until(wake, now), self._tick_at - now, 0.001))
 
     async def _look_round(self, *, idle: bool) -> None:
         """What there is to do beside reading."""
         wake, now = self.engine.next_wake(), time.monotonic()
-        if idle and wake is not None and wake <= time.time() and now >= self._tick_at and not self._ticks.pending:
-            self._tick_at = now + TICK_SECONDS
-            (await self._ticks.put(log_subject("tick", "all"), records.encode(Tick()))).add_done_callback(_look_at)
+        if idle and wake is not None and self._clock.seconds_until(wake, now) <= 0:
+            await self._tick(now)
         self.taker.proceed(self.stored_up_to)
         if now >= self._snapshot_at and not self.taker.busy:
             self._snapshot_at = now + self.service.settings.matching.snapshot_interval
             if self._is_news():
                 self._snapshot()
+
+    async def _tick(self, now: float) -> None:
+        """Have the log say what time it is."""
+        if now >= self._tick_at and not self._ticks.pending:
+            self._tick_at = now + TICK_SECONDS
+            self._clock.ask()
+            (await self._ticks.put(log_subject("tick", "all"), records.encode(Tick()))).add_done_callback(_look_at)
 
     def _is_news(self) -> bool:
         published = self.taker.published

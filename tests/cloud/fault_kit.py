@@ -164,26 +164,26 @@ class Source:
         self.refused: list[Any] = []
         self._random = random.Random(seed)
         self._waiting: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
-        self._mqtt = MqttClient(HOST, port, f"{name}-id", on_message=self._take)
+        self.mqtt = MqttClient(HOST, port, f"{name}-id", on_message=self._take)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self._mqtt.start()
-        await self._mqtt.subscribe(topic(self.name, "reply"))
+        await self.mqtt.start()
+        await self.mqtt.subscribe(topic(self.name, "reply"))
         self._task = asyncio.create_task(self._run())
 
     def drop(self) -> None:
         """End its connection without a word."""
-        self._mqtt.abort()
+        self.mqtt.abort()
 
     async def _run(self) -> None:
         while True:
             source = f"{self.name}-{self._random.randrange(2)}"
             rows = [self._reading(source) for _ in range(self._random.randrange(1, 8))]
-            await self._send(rows)
+            await self.send(rows)
             overdue = [row for sent, row in self._waiting.values() if monotonic() - sent > RESEND_SECONDS]
             for first in range(0, len(overdue), 100):
-                await self._send(overdue[first : first + 100])
+                await self.send(overdue[first : first + 100])
             await asyncio.sleep(self._random.uniform(0.005, 0.03))
 
     def _reading(self, source: str) -> dict[str, Any]:
@@ -191,10 +191,11 @@ class Source:
         values = {"x": self._random.randrange(10), "room": self._random.choice("abcd")}
         return {"id": f"{source}:1:{number}", "source": source, **values}
 
-    async def _send(self, rows: list[dict[str, Any]]) -> None:
+    async def send(self, rows: list[dict[str, Any]]) -> None:
+        """Publish them, again or for the first time."""
         for row in rows:
             self._waiting[row["id"]] = monotonic(), row
-        await self._mqtt.publish(topic(self.name, "pub"), orjson.dumps(rows))
+        await self.mqtt.publish(topic(self.name, "pub"), orjson.dumps(rows))
 
     def _take(self, message: Publish) -> None:
         reply = orjson.loads(message.payload)
@@ -203,7 +204,7 @@ class Source:
             for each in range(self.told.get(source, 0) + 1, number + 1):
                 self._waiting.pop(f"{source}:1:{each}", None)
             self.told[source] = max(self.told.get(source, 0), number)
-        self._mqtt.ack(message)
+        self.mqtt.ack(message)
 
     async def finish(self) -> None:
         """Publish no more, and wait until all is stored."""
@@ -211,12 +212,12 @@ class Source:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await until(self._all_told, f"all of {self.name} to be stored; {len(self._waiting)} are not")
-        await self._mqtt.close()
+        await self.mqtt.close()
 
     async def _all_told(self) -> bool:
         overdue = [row for sent, row in self._waiting.values() if monotonic() - sent > RESEND_SECONDS]
         for first in range(0, len(overdue), 100):
-            await self._send(overdue[first : first + 100])
+            await self.send(overdue[first : first + 100])
         return not self._waiting
 
 

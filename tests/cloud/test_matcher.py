@@ -76,7 +76,7 @@ def test_it_ticks_when_something_falls_due_and_no_record_comes(nats: NatsServer,
             matcher.start()
             await feed.put(begins("on", {"text": "WHEN x > 2 UNTIL x <= 2", "reorder": 0.3}))
             last = await feed.put(readings("m", 1, {"x": 3}))
-            await feed.read_up_to(last + 1)  # the tick
+            await feed.read_up_to(last + 2)  # a tick that says what time it is, and the one that is due
             (told,) = await check_told(feed)
             assert brief([told]) == [("on", "enter", "m", "m:1:1")]
             assert told.at == (await feed.log.state(LOG)).last
