@@ -1,6 +1,6 @@
 """The gateway: from MQTT into the log, and the only way out to clients' `reply` and `act`.
 
-It is a QoS 1 subscriber with a persistent session. A publication is validated, stored in the log, and then told as
+It is a QoS 1 subscriber with persistent sessions. A publication is validated, stored in the log, and then told as
 `stored` and acknowledged; requests (`sub`, `ann`) go unread to the coordinator's stream. Back pressure is what is not
 acknowledged: the MQTT server holds the rest. The keeper lives here, too.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import orjson
@@ -24,7 +24,9 @@ from .gateway_metrics import GatewayMetrics
 from .group_commit import MAX_RECORD_BYTES, GroupCommit
 from .intake import Intake
 from .keeper import Disk, Keeper
+from .mqtt import MqttClient, Publish
 from .mqtt.of_endpoints import mqtt_client
+from .mqtt.sessions import Sessions
 from .mqtt_intake import FILTERS, MqttIntake
 from .names import ACTIVATIONS, DEAD, LOG, NOTES, REQUESTS
 from .nats_log import NatsLog
@@ -80,17 +82,18 @@ class Gateway:
             self.metrics,
             lambda: self.log.connection.max_payload,
         )
-        self.mqtt = mqtt_client(
-            service.endpoints,
-            "gateway",
-            on_message=lambda message: self.arriving.on_message(message),
-            max_packet_bytes=MAX_PACKET_BYTES,
-        )
+        one_each = service.endpoints.mqtt_kind == "nats"
+        groups = [(name,) for name in FILTERS] if one_each else [FILTERS]
+        self.mqtt = Sessions(self._session, groups, lambda message: self.arriving.on_message(message))
         self.arriving: MqttIntake = MqttIntake(self.mqtt, self.door, self.requests, self.replies, self.tenant_of)
         self._users_file = UsersFile(settings.data)
         self._users = Users()
         self._owners_revision = 0
         self._watch()
+
+    def _session(self, name: str, on_message: Callable[[Publish], None]) -> MqttClient:
+        endpoints = self.service.endpoints
+        return mqtt_client(endpoints, name, on_message=on_message, max_packet_bytes=MAX_PACKET_BYTES)
 
     # ---- Running -----------------------------------------------------------------------------------------------
 
@@ -138,7 +141,6 @@ class Gateway:
         if self.service.endpoints.mqtt_kind == "nats":
             await session_redelivery.hurry(self.log.connection, FILTERS)
         await self.mqtt.start()
-        await self.mqtt.subscribe(FILTERS, qos=1)
         self.service.ready()
 
     async def _drain(self) -> None:
@@ -204,7 +206,7 @@ class Gateway:
     def health(self) -> dict[str, Any]:
         """Whether publications go into the log now, and who holds it."""
         why = []
-        if not self.mqtt.connected.is_set():
+        if not self.mqtt.connected:
             why.append("not connected to the MQTT server")
         if self.mqtt.refused:
             why.append(f"the MQTT server refuses {', '.join(sorted(self.mqtt.refused))}")

@@ -17,7 +17,8 @@ from .arrivals import Arrival, Arrivals
 from .front_door import FrontDoor
 from .intake import Sender, Taken
 from .log_errors import LogError
-from .mqtt import MqttClient, Publish
+from .mqtt import Publish
+from .mqtt.sessions import Sessions
 from .names import Topic, parse_topic, request_subject
 from .payloads import Kind, Refusal
 from .pump import Pump
@@ -37,17 +38,17 @@ _parsed = lru_cache(MAX_TOPICS)(parse_topic)
 
 
 class MqttIntake:
-    """Takes messages from one MQTT client, and acknowledges each once it is dealt with."""
+    """Takes messages from the MQTT server, and acknowledges each once it is dealt with."""
 
     def __init__(
         self,
-        mqtt: MqttClient,
+        mqtt: Sessions,
         door: FrontDoor,
         requests: Pump,
         replies: Replies,
         tenant_of: Callable[[str], str | None],
     ) -> None:
-        self.arrivals = Arrivals(self._ack)
+        self.arrivals = Arrivals(mqtt.ack)
         self.stopping = False
         """Nothing more is taken, nor acknowledged: it comes again."""
         self._mqtt = mqtt
@@ -72,10 +73,6 @@ class MqttIntake:
         if self.arrivals.bytes > MAX_PENDING_BYTES and not self._paused:
             self._paused = True
             self._mqtt.pause_reading(True)
-
-    def _ack(self, message: Publish) -> bool:
-        self._mqtt.ack(message)
-        return message.connection == self._mqtt.connections and self._mqtt.connected.is_set()
 
     def _take(self, arrival: Arrival, topic: Topic | None) -> None:
         message = arrival.message

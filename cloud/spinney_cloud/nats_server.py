@@ -33,7 +33,8 @@ MAX_CONSUMERS = 100_000
 MAX_MEMORY_STORE = 256 * 1024**2
 OWN_CONNECTIONS = 64
 """On top of what clients may have."""
-ACK_WAIT_SECONDS = 30
+ACK_WAIT_SECONDS = 10
+"""After it, what a client has not acknowledged is sent again; see mqtt.sessions for why that is not 30."""
 RELOAD_SECONDS = 10.0
 STOP_SECONDS = 20.0
 LAST_LINES = 20

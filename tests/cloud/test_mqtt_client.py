@@ -170,11 +170,12 @@ def test_a_publisher_sends_again_in_order_over_restarts_of_the_server(mqtt_serve
             for number, payload in enumerate(numbers(count)):
                 await publisher.publish("a", payload)
                 if number in (1000, 2000):
+                    publisher.abort()  # the last of them cannot have been acknowledged yet
                     await asyncio.to_thread(mqtt_server.restart)
             await publisher.drain()
             await inbox.until(lambda: len(set(inbox.payloads)) == count)
             assert first_of_each(inbox.payloads) == numbers(count)
-            assert publisher.connections == 3
+            assert publisher.connections >= 3
             assert publisher.resent > 0
 
     run(test())

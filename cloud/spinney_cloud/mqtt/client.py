@@ -72,7 +72,7 @@ class MqttClient:
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
         will: Will | None = None,
-        on_message: Callable[[Publish], None] | None = None,
+        on_message: Callable[[Publish], object] | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_packet_bytes: int = codec.MAX_PACKET_BYTES,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
@@ -226,10 +226,13 @@ class MqttClient:
         for name in names:
             self._filters.pop(name, None)
 
-    def ack(self, message: Publish) -> None:
-        """Send the PUBACK. If the connection by which it came is over, the server sends the message again."""
-        if message.qos and self._link is not None and message.connection == self._link.number:
+    def ack(self, message: Publish) -> bool:
+        """Send the PUBACK. If the connection by which it came is over (False), the server sends the message again."""
+        if self._link is None or message.connection != self._link.number:
+            return False
+        if message.qos:
             self._link.send(codec.puback(message.id))
+        return self.connected.is_set()
 
     def pause_reading(self, paused: bool) -> None:
         """Take nothing more for a moment; back pressure is better done by not acknowledging."""
