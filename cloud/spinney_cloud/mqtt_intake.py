@@ -109,7 +109,7 @@ class MqttIntake:
         if topic.leaf == "pub" and sender.client != NO_CLIENT:
             self._replies.refused(sender.client, taken.refusals, None)
         elif topic.leaf != "pub":
-            self._replies.tell(sender.client, _request_refused(topic, reason))
+            self._replies.tell(sender.client, _request_refused(topic, arrival.message.payload, reason))
         self._done(arrival)
 
     def _tell_refused(self, arrival: Arrival, sender: Sender, taken: Taken) -> None:
@@ -167,8 +167,10 @@ class MqttIntake:
         self._requests.put(request_subject(topic.client), _request(topic, sender.tenant, payload), stored)
 
 
-def _request_refused(topic: Topic, reason: str) -> dict[str, Any]:
+def _request_refused(topic: Topic, payload: bytes, reason: str) -> dict[str, Any]:
     told: dict[str, Any] = {"request": topic.leaf, "ok": False, "error": {"message": reason}}
+    if topic.leaf == "unpub":
+        told["id"] = _id_in(payload)
     return told if topic.sid is None else told | {"sid": topic.sid}
 
 

@@ -178,7 +178,9 @@ def test_only_its_owner_publishes_and_unpublishes_a_source(nats: NatsServer, tmp
                 await kit.publish({"id": "m8:1:1"})
                 assert "van" in (await kit.hears("refused"))["refused"][0]["reason"]
                 await kit.publish({"id": "m8:1:1"}, "unpub")
-                assert "van" in (await kit.hears("request"))["error"]["message"]
+                told = await kit.hears("request")
+                assert "van" in told["error"]["message"]
+                assert (told["id"], told["ok"]) == ("m8:1:1", False)
                 await van.publish({"publications": [{"id": "m8:1:1"}], "epochs": {"m8": 5}})
                 await van.hears("stored")
                 await bucket.put("default.van", orjson.dumps({"leases": {}}))
