@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +25,15 @@ async def until(condition: Callable[[], Any], what: str = "the condition", secon
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        await asyncio.sleep(0.003)
+    return found
+
+
+async def until_so(condition: Callable[[], Awaitable[Any]], what: str = "the condition") -> Any:
+    """The same for a condition that has to ask."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (found := await condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {WAIT_SECONDS:g} s"
         await asyncio.sleep(0.003)
     return found
 
@@ -156,6 +165,14 @@ class Kit:
             async for messages in read_range(self.log, names.LOG, 1, state.last)
             for message in messages
         ]
+
+    async def has_no_requests(self) -> bool:
+        """Whether all have been dealt with."""
+        return (await self.log.state(names.REQUESTS)).messages == 0
+
+    async def has_kept(self, bucket: str, count: int) -> bool:
+        """Whether a bucket has so many values."""
+        return len(await self.kept(bucket)) == count
 
     async def kept(self, bucket: str) -> dict[str, dict[str, Any]]:
         """A bucket's values."""

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import orjson
-from coordinator_kit import Kit, until
+from coordinator_kit import Kit, until, until_so
 from servers import NatsServer
 
 from spinney import parse
@@ -109,8 +109,7 @@ def test_a_restart_tells_nobody_what_it_has_already(nats: NatsServer) -> None:
             await kit.announce("b1", said("m1", lease=["m1"]))
             await until(lambda: len(kit.active("b1")) == 5)
             epoch = kit.heard("b1", "act")[-1]["epoch"]
-            while (await kit.kept(names.ACTIVATIONS))["default.b1"]["epoch"] != epoch:
-                await asyncio.sleep(0.003)
+            await until_so(lambda: _is_epoch(kit, "default.b1", epoch))
             await kit.kill()
             await kit.start()
             await kit.subscribe("ana", "new", "NO2 > 300")
@@ -147,8 +146,7 @@ def test_sources_that_come_and_go_are_in_the_log(nats: NatsServer) -> None:
             await kit.request("b1", "ann", {"session": "old", "away": True})
             await kit.request("b1", "ann", {"session": "s1", "away": True})
             began = time.monotonic()
-            while (await announced_records(kit))[-1] != (("m2",), True):
-                await asyncio.sleep(0.01)
+            await until_so(lambda: _is_last_announced(kit, (("m2",), True)))
             assert time.monotonic() - began > 0.2
             assert await kit.kept(names.ANNOUNCEMENTS) == {}
             await kit.announce("b1", said("m2", session="s2"))
@@ -180,8 +178,7 @@ def test_validity_ends_an_announcement_also_over_a_restart(nats: NatsServer) -> 
             await kit.announce("b1", said("m1", validity=1))
             await kit.kill()
             await kit.start()
-            while (await announced_records(kit))[-1] != (("m1",), True):
-                await asyncio.sleep(0.01)
+            await until_so(lambda: _is_last_announced(kit, (("m1",), True)))
             assert (await kit.ask("sources"))["sources"] == []
 
     run(work())
@@ -210,6 +207,24 @@ def test_a_lease_has_one_owner_whose_epoch_grows_and_the_loser_is_told(nats: Nat
     run(work())
 
 
+def test_a_lease_is_stored_before_it_is_told(nats: NatsServer) -> None:
+    """Else a coordinator that is killed in between would give its epoch out again."""
+
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.gateway(False)
+            await kit.request("b1", "ann", said("m1", lease=["m1"]))
+            await until_so(lambda: _holds(kit, "default.b1", {"m1": 1}))
+            await kit.kill()
+            await kit.gateway(True)
+            await kit.start()
+            await kit.announce("b1", said("m1", session="s2", lease=["m1"]))
+            await until(lambda: kit.heard("b1", "act"))
+            assert kit.heard("b1", "act")[-1]["leases"] == [{"source": "m1", "owner": "b1", "epoch": 1}]
+
+    run(work())
+
+
 def test_a_bad_announcement_is_refused_and_the_one_before_holds(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats) as kit:
@@ -226,6 +241,7 @@ def test_a_bad_announcement_is_refused_and_the_one_before_holds(nats: NatsServer
 def test_tenants_do_not_see_one_another(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats) as kit:
+            await kit.subscribe("ben", "early", "NO2 < 9", tenant="there")
             await kit.announce("b1", said("m1"), tenant="here")
             await kit.subscribe("ana", "a", "NO2 > 40", tenant="there")
             await kit.subscribe("ana", "b", "NO2 > 50", tenant="here")
@@ -310,9 +326,7 @@ def test_a_gateway_that_is_away_is_waited_for(nats: NatsServer) -> None:
             await until(lambda: kit.heard("b1", "act"))
             await kit.gateway(False)
             await kit.request("ana", "sub", "NO2 > 40", "a")
-            asked = await kit.ask("activations")
-            while not asked["activations"][0]["pending"]:
-                asked = await kit.ask("activations")
+            await until_so(lambda: _is_pending(kit))
             await kit.gateway(True)
             await until(lambda: kit.active("b1"), seconds=30)
             await until(lambda: kit.replies("ana", "a"), seconds=30)
@@ -349,6 +363,23 @@ def test_changes_reach_fifty_brokers_at_once_with_thousands_of_subscriptions(nat
             assert statistics.median(taken) < 0.1
 
     run(work())
+
+
+async def _is_epoch(kit: Kit, key: str, epoch: int) -> bool:
+    return bool((await kit.kept(names.ACTIVATIONS))[key]["epoch"] == epoch)
+
+
+async def _is_last_announced(kit: Kit, last: tuple[tuple[str, ...], bool]) -> bool:
+    return (await announced_records(kit))[-1] == last
+
+
+async def _is_pending(kit: Kit) -> bool:
+    return bool((await kit.ask("activations"))["activations"][0]["pending"])
+
+
+async def _holds(kit: Kit, key: str, leases: dict[str, int]) -> bool:
+    kept = (await kit.kept(names.ACTIVATIONS)).get(key, {})
+    return kept.get("leases") == leases
 
 
 def _place(number: int) -> dict[str, float]:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from coordinator_kit import Kit, until
+from coordinator_kit import Kit, until, until_so
 from servers import NatsServer
 
 from spinney_cloud import names, records
@@ -151,9 +151,7 @@ def test_killed_at_any_moment_all_is_done_once_and_in_order(nats: NatsServer) ->
                 await kit.kill()
             await kit.start()
             await until(lambda: len({str(one[2].get("normal")) for one in kit.out}) == 300)
-            done = await kit.log.state(names.REQUESTS)
-            while done.messages:
-                done = await kit.log.state(names.REQUESTS)
+            await until_so(kit.has_no_requests)
             seen: dict[str, list[int]] = {}
             for _, record in await kit.records():
                 assert isinstance(record, records.SubscriptionChange)
@@ -210,8 +208,7 @@ def test_a_restart_knows_all_from_the_bucket(nats: NatsServer) -> None:
             await kit.kill()
             await kit.start()
             assert await kit.subscribe("ana", "a", "NO2 > 1") == first
-            while len(await kit.kept(names.SUBSCRIPTIONS)) > 1:
-                await asyncio.sleep(0.02)
+            await until_so(lambda: kit.has_kept(names.SUBSCRIPTIONS, 1))
             assert (await kit.subscribe("ana", "c", "NO2 > 3"))["ok"]
 
     run(work())
@@ -223,8 +220,7 @@ def test_what_expires_is_ended_in_log_and_bucket(nats: NatsServer) -> None:
             expires = time.time() + 0.4
             await kit.subscribe("ana", "a", {"text": "NO2 > 1", "valid_until": expires})
             await kit.subscribe("ana", "b", "NO2 > 1")
-            while len(await kit.kept(names.SUBSCRIPTIONS)) > 1:
-                await asyncio.sleep(0.02)
+            await until_so(lambda: kit.has_kept(names.SUBSCRIPTIONS, 1))
             assert time.time() >= expires
             (_, record) = (await kit.records())[-1]
             assert record == records.SubscriptionChange("default", names.subscription_key("default", "ana", "a"), None)
