@@ -1,4 +1,4 @@
-"""Line coverage of native/python and of the C core, by one run of the core's tests over an instrumented core."""
+"""Line coverage of native/python and of the C core, by one run of their tests over an instrumented core."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from spinney_tools.check.c_core import c_tests, installed, run_c_tests
 from spinney_tools.check.step import Place, StepFailed, command
 
 LEAST_PERCENT = 95.0
+COVERING = ("tests/core", "tests/cloud/test_client_*.py", "tests/mote/test_compile*.py")
+"""The tests of what is in native/python."""
 COUNTED = ("-std=c11", "-ffp-contract=off", "-O1", "-g", "--coverage", "-fprofile-update=atomic")
 SHOWN_LINES = 40
 
@@ -37,7 +39,8 @@ def coverage(place: Place) -> str:
 
 def run_python_tests(place: Place, environment: dict[str, str]) -> None:
     workers = str(min(os.cpu_count() or 1, 8))
-    pytest = ["pytest", "-q", "-n", workers, "--dist", "worksteal", "-m", "not soak and not slow", "tests/core"]
+    tests = [str(path) for pattern in COVERING for path in sorted(place.top.glob(pattern))]
+    pytest = ["pytest", "-q", "-n", workers, "--dist", "worksteal", "-m", "not soak and not slow", *tests]
     command([sys.executable, "-m", "coverage", "run", "-m", *pytest], place, environment)
 
 
