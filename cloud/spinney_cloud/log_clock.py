@@ -1,4 +1,4 @@
-"""What time it is in the log: by its own records and the time that has passed since, never by this process's wall clock.
+"""What time it is in the log: by its own records and the time that has passed since, never by our own wall clock.
 
 A record is read after it was stored, so each says what time it is at least. A tick of our own was stored a moment ago:
 it says what time it is, also after the log's clock was set back.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -75,7 +76,7 @@ class Stand:
 
     def __init__(self, folder: Path, *, program: list[str] | None = None, **settings: object) -> None:
         self.folder = folder
-        self.nats = NatsServer(folder / "nats", mqtt="", ack_wait="2s")
+        self.nats = NatsServer(folder / "nats", ack_wait="2s")
         text = (self.nats.folder / "nats.conf").read_text()
         text = text.replace("max_ack_pending: 1000", f"max_ack_pending: {ACK_PENDING}")
         (self.nats.folder / "nats.conf").write_text(text)
@@ -88,6 +89,12 @@ class Stand:
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *(program or REAL)]
         servers = ("--nats", self.nats.url, "--mqtt", f"mqtt://{HOST}:{self.nats.mqtt_port}")
         self.cloud = Cloud(folder / "data", program=command, ports=("--http-port", str(http), *servers))
+
+    def reach_by(self, nats: Wire, mqtt: Wire) -> None:
+        """The processes, not the clients, reach nats-server and its MQTT by these from the next start on."""
+        ports = {f":{self.nats.port}": f":{nats.port}", f":{self.nats.mqtt_port}": f":{mqtt.port}"}
+        for old, new in ports.items():
+            self.cloud.command = [re.sub(f"{old}$", new, each) for each in self.cloud.command]
 
     def start(self) -> None:
         self.nats.start()
@@ -136,9 +143,13 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(folder: Path, **settings: Any) -> AsyncIterator[Stand]:
+async def standing(folder: Path, wires: Sequence[Wire] = (), **settings: Any) -> AsyncIterator[Stand]:
     """A running one; the blocking parts in a thread, so that load goes on meanwhile."""
     stand = Stand(folder, **settings)
+    if wires:
+        for wire, port in zip(wires, stand.nats.ports, strict=True):
+            wire.target = port
+        stand.reach_by(*wires)
     try:
         await asyncio.to_thread(stand.start)
         yield stand
@@ -149,13 +160,87 @@ async def standing(folder: Path, **settings: Any) -> AsyncIterator[Stand]:
         await asyncio.to_thread(stand.stop)
 
 
+class Wire:
+    """Forwards connections to a port of loopback, until it falls silent: nobody is told, nothing gets through."""
+
+    def __init__(self, target: int = 0) -> None:
+        self.connections = 0
+        self.target = target
+        self._server: asyncio.Server | None = None
+        self._silent: set[asyncio.Task[None]] = set()
+        self._live: dict[asyncio.Task[None], asyncio.Event] = {}
+
+    async def __aenter__(self) -> Wire:
+        self._server = await asyncio.start_server(self._connect, HOST, 0)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in [*self._live, *self._silent]:
+            task.cancel()
+        await asyncio.gather(*self._live, *self._silent, return_exceptions=True)
+        await self._server.wait_closed()
+
+    @property
+    def port(self) -> int:
+        """Where to connect."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def fall_silent(self) -> None:
+        """All connections of now; new ones work."""
+        for task, silent in self._live.items():
+            silent.set()
+            self._silent.add(task)
+        self._live.clear()
+
+    def refuse(self) -> None:
+        """No new connections."""
+        assert self._server is not None
+        self._server.close()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        silent = self._live[task] = asyncio.Event()
+        self.connections += 1
+        writers = [writer]
+        try:
+            far_reader, far_writer = await asyncio.open_connection(HOST, self.target)
+            writers.append(far_writer)
+            there = asyncio.create_task(_pump(reader, far_writer, silent))
+            back = asyncio.create_task(_pump(far_reader, writer, silent))
+            await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+            if silent.is_set():
+                await asyncio.gather(there, back)
+            for each in (there, back):
+                each.cancel()
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self._live.pop(task, None)
+            self._silent.discard(task)
+            for each in writers:
+                each.transport.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, silent: asyncio.Event) -> None:
+    """To the end of the connection. What a silent one gets is lost, and its end is not passed on before both have."""
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            if not silent.is_set():
+                writer.write(data)
+                await writer.drain()
+
+
 # ---- Clients ----------------------------------------------------------------------------------------------------
 
 
 class Source:
     """A publisher of two sources: numbers its readings, and sends again what it was not told is stored."""
 
-    def __init__(self, port: int, name: str, seed: int) -> None:
+    def __init__(self, port: int, name: str, seed: int, **options: Any) -> None:
         self.name = name
         self.published: dict[str, int] = {}
         """Of each source the newest number."""
@@ -164,7 +249,7 @@ class Source:
         self.refused: list[Any] = []
         self._random = random.Random(seed)
         self._waiting: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
-        self.mqtt = MqttClient(HOST, port, f"{name}-id", on_message=self._take)
+        self.mqtt = MqttClient(HOST, port, f"{name}-id", on_message=self._take, **options)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -224,14 +309,14 @@ class Source:
 class Listener:
     """A subscriber with a persistent session that counts what comes."""
 
-    def __init__(self, port: int, name: str) -> None:
+    def __init__(self, port: int, name: str, **options: Any) -> None:
         self.name = name
         self.got: Counter[str] = Counter()
         self.order: list[dict[str, Any]] = []
         self.answers: dict[str, dict[str, Any]] = {}
         self.deaf = False
         """Nothing is acknowledged."""
-        self.mqtt = MqttClient(HOST, port, f"{name}-id", on_message=self._take)
+        self.mqtt = MqttClient(HOST, port, f"{name}-id", on_message=self._take, **options)
 
     async def start(self) -> None:
         await self.mqtt.start()

@@ -1,4 +1,4 @@
-"""`spinney cloud` with its real processes, each with a wall clock that a test can step: DATA/clock-NAME holds seconds."""
+"""`spinney cloud` with its real processes, each with a wall clock that a test can step: DATA/clock-NAME has seconds."""
 
 from __future__ import annotations
 
