@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -13,9 +14,16 @@ from .data_option import add_data_options, configuration_of
 from .users import Users, UsersError, hashes
 
 EPILOG = f"""\
-It writes two files, readable by their owner only: spinney.acl and spinney.passwords (hashes, no passwords). Name them
-in mosquitto.conf as acl_file and password_file (`spinney cloud conf mosquitto` prints the rest), and run this again
-when users have changed; mosquitto reads them anew on SIGHUP. Spinney itself connects as {MQTT_USER}."""
+It writes two files, readable by their owner only: spinney.acl and spinney.passwords (hashes, no passwords). Written by
+root they belong to whom the folder belongs to, which should be mosquitto's user. Run this again when users have
+changed, and send mosquitto a SIGHUP: it ends the connections of who is gone.
+
+example:
+  install -d -o mosquitto /etc/mosquitto/spinney
+  spinney cloud acl mosquitto --to /etc/mosquitto/spinney
+  spinney cloud conf mosquitto --acl /etc/mosquitto/spinney > /etc/mosquitto/conf.d/spinney.conf
+  systemctl restart mosquitto
+  spinney cloud --mqtt mqtt://127.0.0.1:1884 --mqtt-user {MQTT_USER}"""
 
 
 def main(arguments: list[str]) -> int:
@@ -34,10 +42,17 @@ def main(arguments: list[str]) -> int:
         data = configuration_of(options).settings.data
         users = Users.load(data)
         core_hash = hashes(read_secrets(data).mqtt_password)[1]
-        write_whole(options.to / "spinney.acl", mosquitto_acl(users).encode())
-        write_whole(options.to / "spinney.passwords", mosquitto_passwords(users, core_hash).encode())
+        _write(options.to / "spinney.acl", mosquitto_acl(users))
+        _write(options.to / "spinney.passwords", mosquitto_passwords(users, core_hash))
     except (UsersError, ConfigurationError, DataDirError, OSError) as error:
         print(f"spinney cloud acl: {error}", file=sys.stderr)
         return 1
     print(f"wrote spinney.acl and spinney.passwords for {len(users)} users to {options.to.absolute()}")
     return 0
+
+
+def _write(file: Path, text: str) -> None:
+    write_whole(file, text.encode())
+    if os.geteuid() == 0:
+        folder = file.absolute().parent.stat()
+        os.chown(file, folder.st_uid, folder.st_gid)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from .acl import MQTT_USER
+
 MOSQUITTO = """\
-# For Spinney. Include it from mosquitto.conf, beside your listeners; then: spinney cloud --mqtt mqtt://HOST:PORT
+# For Spinney: all that mosquitto needs to be told beside persistence_location. Name it in mosquitto.conf by
+# include_dir, or give it to `mosquitto -c`.
 
 # A client that is away keeps its session; the gateway must find all that came meanwhile.
 persistence true
@@ -23,13 +26,29 @@ message_size_limit {message_size}
 persistent_client_expiration 14d
 set_tcp_nodelay true
 
-# Who may do what: write both files with `spinney cloud acl mosquitto`.
-allow_anonymous {anonymous}
-{files}
-# On the listener of your clients, so that nobody can take another's session by its client id:
-#   use_username_as_clientid true
-# Spinney's own processes share a user and have secret client ids: give them a listener of their own without it, such as
-#   listener 1884 127.0.0.1
+{access}"""
+
+OPEN = """\
+# Anybody who reaches a listener may do anything. With users: `spinney cloud acl mosquitto`, then this with --acl.
+allow_anonymous true
+listener {listen}
+# Then: spinney cloud --mqtt mqtt://{server}
+"""
+
+SECURED = """\
+# Who may do what, written by `spinney cloud acl mosquitto`: again whenever users change, and SIGHUP to mosquitto.
+allow_anonymous false
+acl_file {acl}/spinney.acl
+password_file {acl}/spinney.passwords
+
+# For clients. The user's name becomes the client id, so that nobody can take another's session by its id: a user
+# has one connection. TLS goes here: certfile, keyfile, and cafile with require_certificate for client certificates.
+listener {listen}
+use_username_as_clientid true
+
+# For Spinney's own processes, which share a user and have secret client ids.
+listener {own}
+# Then: spinney cloud --mqtt mqtt://{server} --mqtt-user {user}
 """
 
 
@@ -42,19 +61,44 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--acl", metavar="FOLDER", help="where `spinney cloud acl mosquitto --to` has written its files"
     )
+    parser.add_argument(
+        "--listen", metavar="[ADDRESS:]PORT", help="for clients (default: 1883, without --acl 127.0.0.1:1883)"
+    )
+    parser.add_argument(
+        "--own-listen",
+        default="127.0.0.1:1884",
+        metavar="[ADDRESS:]PORT",
+        help="for Spinney's own processes, with --acl (default: %(default)s)",
+    )
     parser.add_argument("--memory-limit", type=int, default=1 << 30, metavar="BYTES", help="default: %(default)s")
     parser.add_argument("--message-size", type=int, default=4 << 20, metavar="BYTES", help="default: %(default)s")
     options = parser.parse_args(arguments)
-    secured = options.acl is not None
-    print(
-        MOSQUITTO.format(
-            memory_limit=options.memory_limit,
-            message_size=options.message_size,
-            anonymous=str(not secured).lower(),
-            files=f"acl_file {options.acl}/spinney.acl\npassword_file {options.acl}/spinney.passwords\n"
-            if secured
-            else "# acl_file FOLDER/spinney.acl\n# password_file FOLDER/spinney.passwords\n",
-        ),
-        end="",
+    text = MOSQUITTO.format(
+        memory_limit=options.memory_limit, message_size=options.message_size, access=_access(options)
     )
+    print(text, end="")
     return 0
+
+
+def _access(options: argparse.Namespace) -> str:
+    if options.acl is None:
+        listen = options.listen or "127.0.0.1:1883"
+        return OPEN.format(listen=_listener(listen), server=_server(listen))
+    return SECURED.format(
+        acl=options.acl,
+        listen=_listener(options.listen or "1883"),
+        own=_listener(options.own_listen),
+        server=_server(options.own_listen),
+        user=MQTT_USER,
+    )
+
+
+def _listener(where: str) -> str:
+    """As mosquitto writes it: the port first."""
+    address, _, port = where.rpartition(":")
+    return f"{port} {address}".rstrip()
+
+
+def _server(where: str) -> str:
+    address, _, port = where.rpartition(":")
+    return f"{address or '127.0.0.1'}:{port}"

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from .acl import MQTT_USER
 from .ports import is_loopback, reachable
 from .settings import Mqtt, Nats, Section, Settings, Tls
 from .streams import DEAD_BYTES, HARD_CAP, REQUESTS_BYTES
@@ -69,7 +70,7 @@ def _server(name: str, section: Nats | Mqtt, schemes: tuple[str, ...]) -> Iterat
                 (key,),
                 f"secrets belong in files: give the user with --{name}-user, the password with --{name}-password-file",
             )
-    if section.user and not section.password_file:
+    if section.user and not section.password_file and not (name == "mqtt" and section.user == MQTT_USER):
         yield Conflict((f"{name}.user",), f"needs a password, too: --{name}-password-file")
     if section.password_file:
         if not section.user:

@@ -85,12 +85,14 @@ async def mqtt_endpoints(settings: Mqtt, ports: NatsPorts | None, data: DataDir)
     tls = ssl.create_default_context(cafile=settings.tls.ca) if url.scheme == "mqtts" else None
     if tls is not None and settings.tls.certificate:
         tls.load_cert_chain(settings.tls.certificate, settings.tls.key)
+    # `spinney cloud acl` has given the server a hash of our own password
+    ours = data.secrets.mqtt_password if settings.user == MQTT_USER else None
     broker = Broker(
         url.hostname or "",
         url.port or DEFAULT_PORTS[url.scheme],
         f"{data.secrets.client_prefix}-kind",
         settings.user,
-        _secret(settings.password_file),
+        _secret(settings.password_file) or ours,
         tls,
     )
     return {

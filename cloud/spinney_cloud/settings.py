@@ -89,9 +89,9 @@ class Mqtt(Section):
     kind: Literal["auto", "nats", "mosquitto", "other"] = "auto"
     """What the existing broker is; auto: it is asked."""
     user: str | None = None
-    """At an existing broker."""
+    """At an existing broker; spinney-mqtt after `spinney cloud acl`."""
     password_file: Path | None = None
-    """Holds that user's password."""
+    """Holds that user's password; that of spinney-mqtt is in the data directory."""
     host: str = "127.0.0.1"
     """Where our own server listens."""
     port: Port = 1883

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from clouds import Cloud, alive, kill, wait_until
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from security_kit import Mosquitto
 from servers import HOST, MosquittoServer
 
 pytestmark = pytest.mark.slow
@@ -65,13 +66,12 @@ class Client:
 
 @pytest.fixture(params=["own", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))])
 def cloud(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cloud]:
-    """With its own server, and with mosquitto for its clients. Not started yet."""
+    """With its own server, and with a mosquitto set up as `spinney cloud conf` says. Not started yet."""
     if request.param == "own":
         yield Cloud(tmp_path / "data", program=REAL)
         return
-    with MosquittoServer(tmp_path / "mosquitto") as server:
-        ports = ["--http-port", "0", "--nats-port", "0", "--mqtt", f"mqtt://{HOST}:{server.mqtt_port}"]
-        yield Cloud(tmp_path / "data", program=REAL, ports=ports)
+    with Mosquitto(tmp_path / "mosquitto", tmp_path / "data", secured=False) as server:
+        yield Cloud(tmp_path / "data", program=REAL, ports=["--http-port", "0", "--nats-port", "0", *server.options])
 
 
 def get(cloud: Cloud, path: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from servers import MosquittoServer
+from servers import MosquittoServer, free_ports
 
 from spinney_cloud import acl_command, conf_command, users_command
 from spinney_cloud import users as users_module
@@ -95,7 +95,8 @@ def test_mosquitto_takes_what_the_commands_write(user: Run, tmp_path: Path, caps
     assert acl_command.main(["mosquitto", "--to", str(folder), "--data", str(tmp_path / "data")]) == 0
     assert stat.S_IMODE((folder / "spinney.passwords").stat().st_mode) == 0o600
     capsys.readouterr()
-    assert conf_command.main(["mosquitto", "--acl", str(folder)]) == 0
+    theirs, ours = free_ports(2)
+    assert conf_command.main(["mosquitto", "--acl", str(folder), f"--listen={theirs}", f"--own-listen={ours}"]) == 0
     said = capsys.readouterr().out
     # what the fixture says itself comes first, and mosquitto takes the last word on a setting
     with MosquittoServer(tmp_path / "again", extra=said) as server:
