@@ -1,0 +1,1 @@
+"""The mote's library: state filters where the readings arise. It runs on MicroPython and, unchanged, on CPython."""

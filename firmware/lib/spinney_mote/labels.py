@@ -1,0 +1,139 @@
+"""From samples to events: the evaluator of state filters (rules S1, S2, S6), as in spinney.evaluator on the host.
+
+Each state filter has a bit, unknown at first. A sample that sets it becomes a label; all others are suppressed.
+"""
+
+from struct import pack_into, unpack_from
+
+from . import ring, table
+from .exact import has_moved
+from .programs import (
+    CRITICAL,
+    DEAD_BAND,
+    DEBOUNCE,
+    HEADER,
+    HEARTBEAT,
+    STATE,
+    WEAKER,
+    filter_id,
+    number,
+    option_at,
+    options_size,
+)
+
+NOTHING = -1
+
+
+class Labels:
+    """Examines samples by the programs of a table and puts events into a ring; `run` is a machine's.
+
+    `scales` has (p, q) of each attribute, for dead bands.
+    """
+
+    def __init__(self, programs, events, run, scales):
+        self.table = programs
+        self.ring = events
+        self._run = run
+        self._scales = scales
+
+    def observe(self, sample):
+        """Examines one sample by all programs; how many events it made."""
+        before = self.ring.next
+        at = self.table.first()
+        while at:
+            self._examine(at, sample)
+            at = self.table.after(at)
+        return self.ring.next - before
+
+    def _examine(self, at, sample):
+        code = self.table.image
+        program = at + table.ENTRY
+        enter = program + HEADER + options_size(code[program + 13])
+        leave = enter + code[program + 10]
+        only = leave + code[program + 11]
+        if code[program + 12] and not self._run(code, only, only + code[program + 12], sample.values, sample.present):
+            goal = NOTHING
+        elif not code[program + 1] & STATE:
+            if self._run(code, enter, leave, sample.values, sample.present):
+                self._tell(at, sample, 0)
+            return
+        else:
+            goal = self._goal(code, at, enter, leave, only, sample)
+            if self._settle(at, goal, sample):
+                self._set(at, goal, sample)
+                return
+        if code[program + 13] & HEARTBEAT:
+            self._beat(at, sample)
+
+    def _goal(self, code, at, enter, leave, only, sample):
+        """What the sample would set the bit to; NOTHING where rule S1 suppresses it."""
+        status = code[at + 2]
+        known = status & table.KNOWN
+        bit = status & table.BIT
+        if (bit or not known) and self._run(code, leave, only, sample.values, sample.present):
+            return 0
+        if not (bit and known) and self._run(code, enter, leave, sample.values, sample.present):
+            return 1
+        return NOTHING
+
+    def _settle(self, at, goal, sample):
+        """Whether debounce and dead band let the bit be set (rule S6)."""
+        code = self.table.image
+        options = code[at + table.ENTRY + 13]
+        held = self._held(code, at, goal, sample) if options & DEBOUNCE else goal != NOTHING
+        return held and (not options & DEAD_BAND or self._moved(code, at, sample))
+
+    def _held(self, code, at, goal, sample):
+        """Whether samples on end have asked for the goal for as long as debounce says, by sample time."""
+        if goal == NOTHING:
+            code[at + 2] &= ~table.RUN & 0xFF
+            return False
+        status = code[at + 2]
+        if not status & table.RUN or bool(status & table.RUN_GOAL) != bool(goal):
+            status &= ~table.RUN_GOAL & 0xFF
+            code[at + 2] = status | table.RUN | (table.RUN_GOAL if goal else 0)
+            pack_into("<I", code, at + 3, sample.time)
+        debounce = number(code, option_at(code, at + table.ENTRY, DEBOUNCE), 4)
+        return sample.time - unpack_from("<I", code, at + 3)[0] >= debounce
+
+    def _moved(self, code, at, sample):
+        """Whether the dead band's attribute is away from where it was when the bit last flipped."""
+        if not code[at + 2] & table.FLIPPED:
+            return True
+        option = option_at(code, at + table.ENTRY, DEAD_BAND)
+        index = code[option]
+        if not sample.present >> index & 1:
+            return False
+        return has_moved(code, option, unpack_from("<i", code, at + 7)[0], sample.values[index], self._scales[index])
+
+    def _set(self, at, goal, sample):
+        """The bit is set, and the sample becomes its label."""
+        code = self.table.image
+        status = table.KNOWN | (table.BIT if goal else 0) | code[at + 2] & table.TOLD
+        option = option_at(code, at + table.ENTRY, DEAD_BAND)
+        if option and sample.present >> code[option] & 1:
+            status |= table.FLIPPED
+            pack_into("<i", code, at + 7, sample.values[code[option]])
+        code[at + 2] = status
+        self._tell(at, sample, ring.LABEL | (ring.BIT if goal else 0))
+
+    def _beat(self, at, sample):
+        """A presence, where nothing was said for as long as the heartbeat says."""
+        code = self.table.image
+        heartbeat = number(code, option_at(code, at + table.ENTRY, HEARTBEAT), 4)
+        status = code[at + 2]
+        if status & table.TOLD and 0 <= sample.time - unpack_from("<I", code, at + 11)[0] < heartbeat:
+            return
+        flags = ring.PRESENCE | (ring.BIT if status & table.BIT else 0)
+        self._tell(at, sample, flags if status & table.KNOWN else flags | ring.UNKNOWN)
+
+    def _tell(self, at, sample, flags):
+        code = self.table.image
+        program = at + table.ENTRY
+        if code[program + 1] & CRITICAL:
+            flags |= ring.CRITICAL
+        if code[program + 1] & WEAKER:
+            flags |= ring.WEAKER
+        code[at + 2] |= table.TOLD
+        pack_into("<I", code, at + 11, sample.time)
+        self.ring.add(filter_id(code, program), number(code, program + 6, 4), sample, flags)
