@@ -15,6 +15,7 @@ FIRST_BACK_OFF_MS = const(1000)
 MAX_BACK_OFF_MS = const(300000)
 MAX_NOT_READY = const(3)
 _ERROR_CHARS = const(80)
+_LONG_AGO_MS = const(0x1FFFFFFF)
 
 # ENODEV and EIO: nobody acknowledged. ETIMEDOUT differs between ports.
 _NO_ANSWER = (19, 5)
@@ -155,12 +156,17 @@ class Sensor:
     def _remaining_ms(self) -> int:
         if self._wait_ms < 0:
             return 0
-        return max(0, self._wait_ms - self.clock.ticks_diff(self.clock.ticks_ms(), self._begun_ms))
+        return max(0, self._wait_ms - self._elapsed_ms(self._begun_ms))
+
+    def _elapsed_ms(self, since_ms: int) -> int:
+        """Milliseconds since then, which must not be in the future; ticks cannot tell more than six days."""
+        elapsed_ms = self.clock.ticks_diff(self.clock.ticks_ms(), since_ms)
+        return elapsed_ms if elapsed_ms >= 0 else _LONG_AGO_MS
 
     def _is_resting(self) -> bool:
         if not self._failed_in_a_row:
             return False
-        return self.clock.ticks_diff(self.clock.ticks_ms(), self._failed_ms) < self.back_off_ms
+        return self._elapsed_ms(self._failed_ms) < self.back_off_ms
 
     def _fail(self, error) -> None:
         """Counts a failure; after the rest the sensor is set up again."""

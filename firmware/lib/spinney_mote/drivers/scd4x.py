@@ -57,7 +57,7 @@ class Scd4x(Sensirion):
         if self.single_shot:
             self._send(_SINGLE_SHOT)
             return _INTERVAL_MS
-        return max(0, _INTERVAL_MS - self.clock.ticks_diff(self.clock.ticks_ms(), self._last_ms))
+        return max(0, _INTERVAL_MS - self._elapsed_ms(self._last_ms))
 
     def _fetch(self, values) -> None:
         self._ask(_DATA_READY, 1)
