@@ -178,13 +178,24 @@ def choose(files: Files) -> int:
     return pointer.trial
 
 
+def distrust(files: Files, running: int) -> None:
+    """A good set that cannot even be loaded, as flash ages, gives way to the one that was flashed."""
+    if running in SLOTS and read_pointer(files).good == running:
+        write_pointer(files, Pointer(FACTORY, failed=running))
+
+
+running = FACTORY
+"""The set that this start took."""
+
+
 def start(files=None) -> int:
     """Puts the chosen set before all others on the path; returns which it is."""
+    global running
     files = files or Files(STATE_FOLDER)
-    chosen = choose(files)
-    if chosen in SLOTS:
-        sys.path.insert(0, files.path(slot_folder(chosen)))
-    return chosen
+    running = choose(files)
+    if running in SLOTS:
+        sys.path.insert(0, files.path(slot_folder(running)))
+    return running
 
 
 def traceback_text(error: BaseException) -> str:
