@@ -3,8 +3,8 @@
 The file is a tar: a manifest first, then the users, the secrets, the matcher's snapshots, and the streams as JetStream
 copies them. What is read later may say more than what was read before, never less, so the order matters:
 
-1. snapshots, before the log that continues them;
-2. buckets, before the log: what subscriptions it has changed since is put into them when it is restored;
+1. snapshots, before the log that continues them; a matcher that runs takes one for the purpose;
+2. buckets, before the log: what it says of subscriptions and they do not is put into them when it is restored;
 3. the notifications, before the log that brought them about.
 
 Without the log, it begins anew after its last sequence, so that no number is ever used twice.
@@ -29,6 +29,7 @@ import orjson
 from . import records
 from .bucket import stream_of
 from .data_dir import write_whole
+from .log_errors import AskError, NobodyThere
 from .names import BUCKETS, LOG, NOTES, REQUESTS, SUBSCRIPTIONS, log_subject
 from .nats_log import NatsLog, read_range
 from .settings import Settings
@@ -40,6 +41,8 @@ MANIFEST = "manifest.json"
 SECRETS = "secrets.json"
 SNAPSHOTS = "snapshots"
 MAX_MANIFEST_BYTES = 4 * 1024**2
+SNAPSHOT_SECONDS = 70.0
+"""For the matcher to take one."""
 
 Say = Callable[[str], None]
 """Told what is being done, a line at a time."""
@@ -85,6 +88,7 @@ class Manifest:
 
 async def make(target: Path, data: Path, log: NatsLog, *, with_log: bool, say: Say) -> Manifest:
     """Write a backup of a data directory and its log. The target appears when it is whole."""
+    await _fresh_snapshot(log, say)
     with tempfile.TemporaryDirectory(prefix=".spinney-backup-", dir=target.absolute().parent) as folder:
         manifest = await _gather(Path(folder), data, log, with_log=with_log, say=say)
         part = target.with_name(f".{target.name}.part")
@@ -95,6 +99,16 @@ async def make(target: Path, data: Path, log: NatsLog, *, with_log: bool, say: S
         finally:
             part.unlink(missing_ok=True)
     return manifest
+
+
+async def _fresh_snapshot(log: NatsLog, say: Say) -> None:
+    """Without the log, states and windows are no newer than the newest snapshot."""
+    try:
+        await log.ask("matcher", "snapshot", timeout_seconds=SNAPSHOT_SECONDS)
+    except NobodyThere:
+        pass  # one that has stopped has left one
+    except AskError as error:
+        say(f"the matcher takes no snapshot now ({error}): the last one is taken")
 
 
 async def _gather(folder: Path, data: Path, log: NatsLog, *, with_log: bool, say: Say) -> Manifest:
@@ -215,21 +229,38 @@ async def restore_streams(manifest: Manifest, folder: Path, log: NatsLog, settin
         say(f"{stream}: {info['state']['messages']:,} messages")
     await log.ensure(settings, first={LOG: manifest.log_last + 1, NOTES: manifest.notes_last + 1})
     if manifest.with_log:
-        changed = await _catch_up(log, manifest.log_last + 1)
+        changed = await _catch_up(log)
         say(f"{changed:,} subscriptions had changed while the backup was made")
 
 
-async def _catch_up(log: NatsLog, first: int) -> int:
-    """Put into the bucket what the log says of subscriptions since the bucket was read."""
+async def _catch_up(log: NatsLog) -> int:
+    """Put into the bucket what the log says of subscriptions and it does not know yet.
+
+    A change is in the log first. So the bucket may lack any, but hardly one that is older than the last few seconds.
+    """
     bucket, changed = log.bucket(SUBSCRIPTIONS), 0
-    last = (await log.state(LOG)).last
-    async for messages in read_range(log, LOG, first, last, filter_subject=log_subject("subscription", "*")):
+    started = {key: _start_of(entry.value) for key, entry in (await bucket.load()).items()}
+    state = await log.state(LOG)
+    subject = log_subject("subscription", "*")
+    newest: dict[str, records.SubscriptionChange] = {}
+    async for messages in read_range(log, LOG, state.first, state.last, filter_subject=subject):
         for message in messages:
             record = records.decode(message.data)
             assert isinstance(record, records.SubscriptionChange)
-            if record.value is None:
-                await bucket.delete(record.key)
-            else:
-                await bucket.put(record.key, orjson.dumps({**record.value, "start": message.sequence}))
-            changed += 1
+            if started.get(record.key, 0) < message.sequence:
+                started[record.key] = message.sequence
+                newest[record.key] = record
+    for key, record in newest.items():
+        known = await bucket.get(key)
+        if record.value is not None:
+            await bucket.put(key, orjson.dumps({**record.value, "start": started[key]}))
+        elif known is not None:
+            await bucket.delete(key)
+        changed += record.value is not None or known is not None
     return changed
+
+
+def _start_of(value: bytes) -> int:
+    """Of a subscription in the bucket, whatever its version."""
+    item = orjson.loads(value)
+    return item["start"] if isinstance(item, dict) and isinstance(item.get("start"), int) else 0

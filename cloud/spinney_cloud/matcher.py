@@ -49,6 +49,12 @@ TICK_SECONDS = 0.02
 DRAIN_SECONDS = 5.0
 """For notifications to be stored when we are to stop."""
 
+SNAPSHOT_SECONDS = 60.0
+"""For a snapshot that somebody waits for."""
+
+SNAPSHOT_LOOK_SECONDS = 0.02
+"""Between looks whether it is there."""
+
 AGAIN_SECONDS = 0.5
 """Before we begin again, when the log's server has failed us."""
 
@@ -75,7 +81,7 @@ async def serve(service: Service) -> None:
 
 
 async def _answer(service: Service, log_: NatsLog, current: Callable[[], Matcher | None]) -> None:
-    """Answer questions for metrics and health."""
+    """Answer questions for metrics and health; `snapshot` asks for one of all that has been read, for a backup."""
     service.metrics.register(MatcherMetrics(current))
 
     def health() -> dict[str, Any]:
@@ -88,9 +94,16 @@ async def _answer(service: Service, log_: NatsLog, current: Callable[[], Matcher
     async def tell_health(_: bytes) -> bytes:
         return orjson.dumps(health())
 
+    async def take_snapshot(_: bytes) -> bytes:
+        matcher = current()
+        if matcher is None:
+            raise LookupError("starting")
+        return orjson.dumps({"sequence": await matcher.snapshot_now()})
+
     service.health = health
     await log_.answer("matcher", "metrics", tell_metrics)
     await log_.answer("matcher", "health", tell_health)
+    await log_.answer("matcher", "snapshot", take_snapshot)
 
 
 class Matcher:
@@ -255,6 +268,15 @@ class Matcher:
             self.journal.rewrite(self.engine.sequence)
         moment = Moment(self.engine.sequence, self.time, time.time())
         self.taker.take(moment, lambda: {"engine": self.engine.snapshot()})
+
+    async def snapshot_now(self) -> int:
+        """Wait for a snapshot of all that has been read by now; its sequence."""
+        wanted = self.engine.sequence
+        async with asyncio.timeout(SNAPSHOT_SECONDS):
+            while wanted and (self.taker.published is None or self.taker.published.sequence < wanted):
+                self._snapshot_at = 0.0
+                await asyncio.sleep(SNAPSHOT_LOOK_SECONDS)
+        return 0 if self.taker.published is None else self.taker.published.sequence
 
     # ---- what others are told
 

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
+VERSION = 1
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -21,10 +23,12 @@ class Position:
 
     def encode(self) -> bytes:
         """The value in the bucket."""
-        return orjson.dumps({"v": 1, **asdict(self)})
+        return orjson.dumps({"v": VERSION, **asdict(self)})
 
     @classmethod
     def decode(cls, data: bytes) -> Position:
-        """What gave this value."""
+        """What gave this value; ValueError for one of a newer version."""
         item = orjson.loads(data)
+        if item["v"] > VERSION:
+            raise ValueError(f"a reader's position of version {item['v']}; this Spinney reads up to {VERSION}")
         return cls(item["stream"], item["floor"], item["sequence"], item["time"])

@@ -8,6 +8,7 @@ the log knows the record by the request's number, and the bucket's value is the 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from .settings import Limits
 from .subscription_request import MAX_TEXT_BYTES, SubscriptionRequest, read_request
 from .subscription_table import SubscriptionTable, fingerprint
 from .subscriptions import Form, StoredSubscription, StoredSubscriptionError, form_of
+
+log = logging.getLogger(__name__)
 
 MAX_UNDER_WAY: Final = 1000
 """Decided, and not yet in the bucket."""
@@ -124,8 +127,9 @@ class SubscriptionService:
         for key, entry in (await self._bucket.load()).items():
             try:
                 stored = StoredSubscription.decode(entry.value)
-            except StoredSubscriptionError:
+            except StoredSubscriptionError as error:
                 self.damaged += 1
+                log.error("%s is passed over: %s", key, error)
                 continue
             self.table.put(key, stored, fingerprint(stored))
             self.on_change(key, stored, None)
