@@ -104,6 +104,7 @@ class Coordinator:
         await CoordinatorAsks(self.subscriptions, self.brokers).listen(self._nats)
         await self._nats.answer("coordinator", "metrics", self._metrics)
         await self._nats.answer("coordinator", "health", self._health)
+        await self._nats.connection.flush()  # whoever asks from now on finds somebody there
         for work in (self.requests.take(), self.requests.reply(), self._expire()):
             self._spawn(work)
         gc.freeze()

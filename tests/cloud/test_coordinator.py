@@ -176,6 +176,7 @@ def test_validity_ends_an_announcement_also_over_a_restart(nats: NatsServer) -> 
     async def work() -> None:
         async with Kit(nats) as kit:
             await kit.announce("b1", said("m1", validity=1))
+            await until_so(kit.has_no_requests)  # else it would come again, and be as new
             await kit.kill()
             await kit.start()
             await until_so(lambda: _is_last_announced(kit, (("m1",), True)))
