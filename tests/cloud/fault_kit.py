@@ -35,7 +35,16 @@ from spinney_cloud.notes import notification_id
 from spinney_cloud.records import Publications
 from spinney_cloud.settings import Settings
 
-REAL = [sys.executable, "-c", "import sys; from spinney_tools.cloud import main; sys.exit(main(sys.argv[1:]))"]
+_START = """
+import sys
+from spinney_cloud import child
+from spinney_cloud.command import main
+
+child.BACK_OFF_MOST_SECONDS = 0.4
+sys.exit(main(sys.argv[1:]))
+"""
+REAL = [sys.executable, "-c", _START]
+"""What is killed again and again starts again without much delay, which would only make the log longer."""
 PROCESSES = ("gateway", "matcher", "coordinator", "delivery", "http")
 SECONDS = 60.0
 """For anything that is waited for."""
@@ -264,7 +273,7 @@ class Source:
     async def _run(self) -> None:
         while True:
             source = f"{self.name}-{self._random.randrange(2)}"
-            rows = [self._reading(source) for _ in range(self._random.randrange(1, 8))]
+            rows = [self._reading(source) for _ in range(self._random.randrange(1, 5))]
             await self.send(rows)
             overdue = [row for sent, row in self._waiting.values() if monotonic() - sent > RESEND_SECONDS]
             for first in range(0, len(overdue), 100):
@@ -568,8 +577,11 @@ class Judgement:
     async def of(cls, load: Load) -> Judgement:
         """Once the matcher has read all of the log, and nothing falls due any more."""
         async with await NatsLog.connect(load.stand.nats.endpoints(), name="judge") as log:
-            await until(lambda: _at_rest(log), "the matcher to have read all of the log, and nothing to fall due")
-            return cls(await all_of(log, LOG), await all_of(log, NOTES))
+            engine = Engine(Settings())
+            await until(
+                lambda: at_rest(log, engine), "the matcher to have read all of the log, and nothing to fall due"
+            )
+            return await asyncio.to_thread(cls, await all_of(log, LOG), await all_of(log, NOTES))
 
     def check(self, load: Load, most_repeated: int) -> None:
         """Nothing stored is lost, everything owed came, in the right words, and little of it twice."""
@@ -602,16 +614,17 @@ class Judgement:
         assert load.events.got.total() == len(load.events.got), "an event came twice"
 
 
-async def _at_rest(log: NatsLog) -> bool:
-    found = await all_of(log, LOG)
-    engine = Engine(Settings())
-    for each in found:
-        engine.apply(records.decode(each.data), each.sequence, each.time)
+async def at_rest(log: NatsLog, engine: Engine) -> bool:
+    """`engine` has read as much of the log as it had when this was called last."""
+    last = (await log.state(LOG)).last
+    async for messages in read_range(log, LOG, engine.sequence + 1, last):
+        for each in messages:
+            engine.apply(records.decode(each.data), each.sequence, each.time)
     try:
         health = orjson.loads(await log.ask("matcher", "health"))
     except LogError:  # it is on its way back
         return False
-    return engine.next_wake() is None and bool(health.get("stored", 0) >= found[-1].sequence)
+    return engine.next_wake() is None and bool(health.get("stored", 0) >= last)
 
 
 async def _is_well(client: httpx.AsyncClient, http: str) -> bool:

@@ -163,7 +163,7 @@ def test_a_nats_server_that_stands_still_for_a_while_costs_nothing_but_time(tmp_
         async with standing(tmp_path) as stand, loading(stand, seed) as load:
             await load.goes_on()
             await asyncio.to_thread(stand.nats.pause)
-            await asyncio.sleep(3.0)  # so long it stands still
+            await asyncio.sleep(1.0)  # so long it stands still
             stand.nats.resume()
             await load.goes_on()
             judgement = await load.finish()
