@@ -1,9 +1,10 @@
-"""The mote's library as CPython imports it: the same files that are flashed."""
+"""The mote's library as CPython imports it: the same files that are flashed. And the core's strategies."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-FIRMWARE = Path(__file__).parents[2] / "firmware" / "lib"
-sys.path.insert(0, str(FIRMWARE))
+TESTS = Path(__file__).parents[1]
+FIRMWARE = TESTS.parent / "firmware" / "lib"
+sys.path[:0] = [str(FIRMWARE), str(TESTS / "core")]
