@@ -87,7 +87,7 @@ CLIMATE = [
 
 
 def test_a_sample_reads_back_with_the_object_ids_ascending() -> None:
-    climate = [CLIMATE[1], CLIMATE[2], Attribute("pressure", "hPa", 1, 100, 30000, 110000)]
+    climate = [CLIMATE[1], CLIMATE[2], CLIMATE[0]]
     data = service_data(bthome.Advert(climate).fill(sample_of({0: -1234, 1: 5055, 2: 100883}, 3, sequence=258)))
     assert data.hex() == "400002" + "022efb" + "03bf13" + "04138a01"
     found = advert.Advert.decode(data)
@@ -111,13 +111,29 @@ def test_a_declared_scale_becomes_the_standards_rounded_to_the_nearest() -> None
         assert found.readings[0].raw == sent
 
 
+def object_id(name: str, unit: str, p: int, q: int, low: int, high: int) -> int | None:
+    choice = bthome.object_for(name, unit, p, q, low, high)
+    return None if choice is None else choice[0][2]
+
+
 def test_a_range_that_an_object_cannot_hold_gets_a_coarser_one_or_none() -> None:
-    assert bthome.object_for("temperature", 1, 100, -4000, 8500)[2] == 0x02
-    assert bthome.object_for("temperature", 1, 1, -270, 1300)[2] == 0x45
-    assert bthome.object_for("temperature", 1, 1, 0, 9000) is None
-    assert bthome.object_for("temp", 1, 100, -4000, 8500)[2] == 0x02
-    assert bthome.object_for("temperature_2", 1, 100, -4000, 8500)[2] == 0x02
-    assert bthome.object_for("wind_chill", 1, 100, -4000, 8500) is None
+    assert object_id("temperature", "C", 1, 100, -4000, 8500) == 0x02
+    assert object_id("temperature", "°C", 1, 1, -270, 1300) == 0x45
+    assert object_id("temperature", "C", 1, 1, 0, 9000) is None
+    assert object_id("temp", "C", 1, 100, -4000, 8500) == 0x02
+    assert object_id("temperature_2", "C", 1, 100, -4000, 8500) == 0x02
+    assert object_id("pm2_5", "ug/m3", 1, 1, 0, 1000) == 0x0D
+    assert object_id("wind_chill", "C", 1, 100, -4000, 8500) is None
+
+
+def test_another_unit_is_converted_or_not_sent() -> None:
+    assert object_id("temperature", "F", 1, 100, -4000, 8500) is None
+    attributes = [
+        Attribute("pressure", "Pa", 1, 10, 300_000, 1_100_000),
+        Attribute("supply", "mV", 1, 1, 0, 6000, "voltage"),
+    ]
+    found = advert.Advert.decode(service_data(bthome.Advert(attributes).fill(sample_of({0: 1_008_834, 1: 3074}, 2))))
+    assert [(one.name, one.value) for one in found.readings] == [("pressure", 1008.83), ("voltage", 3.074)]
 
 
 def many() -> list[Attribute]:
@@ -146,7 +162,7 @@ def test_changed_rows_go_first() -> None:
     for sequence in range(20, 40):
         index = sequence % 10
         values[index] += 1
-        number = bthome.object_for(many()[index].name, 1, 1, 0, 100)[2]
+        number = object_id(many()[index].name, "", 1, 1, 0, 100)
         assert number in ids_of(service_data(encoder.fill(sample_of(values, 10, sequence))))
 
 

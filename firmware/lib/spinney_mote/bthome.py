@@ -20,12 +20,12 @@ NOT_SENT = 0xFF  # the object of an attribute that BTHome has no name for
 _OBJECTS = (
     # name, unit, object id, bytes (negative: signed), value = raw * p / q
     ("battery", "%", 0x01, 1, 1, 1),
-    ("temperature", "°C", 0x02, -2, 1, 100),
+    ("temperature", "C", 0x02, -2, 1, 100),
     ("humidity", "%", 0x03, 2, 1, 100),
     ("pressure", "hPa", 0x04, 3, 1, 100),
     ("illuminance", "lx", 0x05, 3, 1, 100),
     ("mass", "kg", 0x06, 2, 1, 100),
-    ("dew_point", "°C", 0x08, -2, 1, 100),
+    ("dew_point", "C", 0x08, -2, 1, 100),
     ("energy", "kWh", 0x0A, 3, 1, 1000),
     ("power", "W", 0x0B, 3, 1, 100),
     ("voltage", "V", 0x0C, 2, 1, 1000),
@@ -46,13 +46,13 @@ _OBJECTS = (
     ("window", "", 0x2D, 1, 1, 1),
     ("count", "", 0x3D, 2, 1, 1),
     ("count", "", 0x3E, 4, 1, 1),
-    ("rotation", "°", 0x3F, -2, 1, 10),
+    ("rotation", "deg", 0x3F, -2, 1, 10),
     ("distance", "mm", 0x40, 2, 1, 1),
     ("distance", "m", 0x41, 2, 1, 10),
     ("duration", "s", 0x42, 3, 1, 1000),
     ("current", "A", 0x43, 2, 1, 1000),
     ("speed", "m/s", 0x44, 2, 1, 100),
-    ("temperature", "°C", 0x45, -2, 1, 10),
+    ("temperature", "C", 0x45, -2, 1, 10),
     ("uv_index", "", 0x46, 1, 1, 10),
     ("volume", "L", 0x47, 2, 1, 10),
     ("voltage", "V", 0x4A, 2, 1, 10),
@@ -65,7 +65,7 @@ _OBJECTS = (
     ("count", "", 0x5B, -4, 1, 1),
     ("power", "W", 0x5C, -4, 1, 100),
     ("current", "A", 0x5D, -2, 1, 1000),
-    ("direction", "°", 0x5E, 2, 1, 100),
+    ("direction", "deg", 0x5E, 2, 1, 100),
     ("precipitation", "mm", 0x5F, 2, 1, 10),
 )
 _ALIASES = (
@@ -76,24 +76,50 @@ _ALIASES = (
     ("co_2", "co2"),
     ("lux", "illuminance"),
 )
+_UNITS = (
+    # unit, the table's, times p / q
+    ("°C", "C", 1, 1),
+    ("Cel", "C", 1, 1),
+    ("Pa", "hPa", 1, 100),
+    ("kPa", "hPa", 10, 1),
+    ("mbar", "hPa", 1, 1),
+    ("lux", "lx", 1, 1),
+    ("µg/m³", "ug/m3", 1, 1),
+    ("µg/m3", "ug/m3", 1, 1),
+    ("mg/m3", "ug/m3", 1000, 1),
+    ("mV", "V", 1, 1000),
+    ("mA", "A", 1, 1000),
+    ("g", "kg", 1, 1000),
+    ("Wh", "kWh", 1, 1000),
+    ("kW", "W", 1000, 1),
+    ("ms", "s", 1, 1000),
+    ("cm", "mm", 10, 1),
+    ("km/h", "m/s", 10, 36),
+    ("°", "deg", 1, 1),
+)
 
 
-def object_for(name, p, q, low, high):
-    """The first object of this name that holds all raw values from low to high; None if BTHome has none.
+def object_for(name, unit, p, q, low, high):
+    """(row, p, q): the first object of this name that holds all raw values from low to high, and the scale in its unit.
 
-    A name may be numbered: temperature_2 is a temperature.
+    None if BTHome has none, or not in this unit. A name may be numbered: temperature_2 is a temperature.
     """
-    wanted = name.lower()
-    head, _, tail = wanted.rpartition("_")
-    if head and tail.isdigit() and wanted != "pm2_5":
-        wanted = head
+    wanted = _meant(name.lower())
+    for known, meant, times, by in _UNITS:
+        if unit == known:
+            unit, p, q = meant, p * times, q * by
+    for row in _OBJECTS:
+        if row[0] == wanted and unit in (row[1], "") and _fits(row, p, q, low) and _fits(row, p, q, high):
+            return row, p, q
+    return None
+
+
+def _meant(wanted):
     for alias, meant in _ALIASES:
         if wanted == alias:
-            wanted = meant
-    for row in _OBJECTS:
-        if row[0] == wanted and _fits(row, p, q, low) and _fits(row, p, q, high):
-            return row
-    return None
+            return meant
+    head, _, tail = wanted.rpartition("_")
+    return head if head and tail.isdigit() else wanted
 
 
 def objects():
@@ -178,9 +204,10 @@ def _groups(attributes):
     found = {}
     for index in range(len(attributes)):
         of = attributes[index]
-        row = object_for(of.kind or of.name, of.p, of.q, of.low, of.high)
-        if row is not None:
-            found.setdefault(row[2], []).append((index, of.p, of.q, row))
+        choice = object_for(of.kind or of.name, of.unit, of.p, of.q, of.low, of.high)
+        if choice is not None:
+            row, p, q = choice
+            found.setdefault(row[2], []).append((index, p, q, row))
     return [(number, found[number]) for number in sorted(found)]
 
 
