@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -110,7 +111,7 @@ class Cloud:
             family = self.family()
             self.process.kill()
             for each in family:
-                if each.is_running():
+                with suppress(psutil.NoSuchProcess):  # they end by themselves, too
                     each.kill()
         self.wait()
 
