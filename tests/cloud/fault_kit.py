@@ -85,7 +85,7 @@ class Stand:
 
     def __init__(self, folder: Path, *, program: list[str] | None = None, **settings: object) -> None:
         self.folder = folder
-        self.nats = NatsServer(folder / "nats", ack_wait="2s")
+        self.nats = NatsServer(folder / "nats", ack_wait="5s")
         text = (self.nats.folder / "nats.conf").read_text()
         text = text.replace("max_ack_pending: 1000", f"max_ack_pending: {ACK_PENDING}")
         (self.nats.folder / "nats.conf").write_text(text)
@@ -620,6 +620,8 @@ async def at_rest(log: NatsLog, engine: Engine) -> bool:
     async for messages in read_range(log, LOG, engine.sequence + 1, last):
         for each in messages:
             engine.apply(records.decode(each.data), each.sequence, each.time)
+            if not each.sequence % 50:
+                await asyncio.sleep(0)  # the listeners must acknowledge in time
     try:
         health = orjson.loads(await log.ask("matcher", "health"))
     except LogError:  # it is on its way back

@@ -81,8 +81,14 @@ def connection_type(max_connections: int, counts: ConnectionCounts) -> type[H11P
                 self._await_head()
 
         def send_400_response(self, msg: str) -> None:
-            """What came is not HTTP."""
+            """What came is not HTTP; be it the rest of a request that is being answered, to which no more is said."""
             counts.malformed.inc()
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+                if self.cycle.response_started:
+                    self.transport.close()
+                    return
             super().send_400_response(msg)
 
         def _await_head(self) -> None:
