@@ -44,6 +44,9 @@ class Receiver(Transmitter, Protocol):
 
     def hear(self, advert: Advert, rssi_dbm: int) -> None: ...
 
+    def sent(self, data: bytes) -> None:
+        """Told of what it sends on a connection."""
+
 
 @dataclass(frozen=True)
 class Advert:
@@ -209,6 +212,7 @@ class Air(link.LocalLink):
         if connection is None:
             return
         source = connection.self_address
+        self._places[sender_controller].sent(data)
         self.counts["data packets"] += 1
         self.counts["data bytes"] += len(data)
 

@@ -45,6 +45,7 @@ class _Advertiser(LegacyAdvertiser):
             controller.radio.scan_response = self.scan_response_data
             kind = self.advertising_type
             controller.radio.adverts += 1
+            controller.radio.sent_bytes += len(self.advertising_data)
             controller.air.transmit(
                 controller.radio, self.address, self.advertising_data, kind == _Type.ADV_IND, kind in _ADVERTS[:2]
             )
@@ -143,6 +144,8 @@ class Radio:
     public_address: str | None = None
     scan_response: bytes = b""
     adverts: int = 0
+    sent_bytes: int = 0
+    """Data of adverts and connections, without what surrounds it on the air."""
     is_on: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -184,3 +187,6 @@ class Radio:
 
     def hear(self, advert: Advert, rssi_dbm: int) -> None:
         self.controller.hear(advert, rssi_dbm)
+
+    def sent(self, data: bytes) -> None:
+        self.sent_bytes += len(data)

@@ -1,0 +1,170 @@
+"""A virtual mote: radio, flash, battery, and a board that runs the unchanged firmware through resets and sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .air import Air
+from .battery import Battery
+from .board import Board
+from .flash import Flash
+from .mp_machine import DEEPSLEEP_RESET, PWRON_RESET, SOFT_RESET, Reset
+from .propagation import Place
+from .radio import Radio
+
+FIRMWARE = Path(__file__).parents[3] / "firmware"
+MAX_LOG_LINES = 200
+BOOT_S = 0.3
+"""From power or reset to the first line of boot.py."""
+
+World = Callable[[str], float | None]
+
+
+def _nothing(_quantity: str) -> float | None:
+    return None
+
+
+class VirtualMote:
+    """One mote. `flash` is its own folder; what is not in there is read from `firmware`.
+
+    `ppm` is how fast its crystal runs. `hardware` is what Board attaches; `world` what its virtual sensors read.
+    """
+
+    def __init__(
+        self,
+        air: Air,
+        name: str,
+        address: str,
+        flash: Path,
+        *,
+        firmware: Path = FIRMWARE,
+        place: Place = (0.0, 0.0),
+        power_dbm: float = 0.0,
+        battery: Battery | None = None,
+        ppm: float = 0.0,
+        hardware: Mapping[tuple[str, Hashable], Any] | None = None,
+        world: World = _nothing,
+        seed: int = 0,
+    ) -> None:
+        self.name = name
+        self.radio = Radio(air, name, address, place, power_dbm)
+        self.flash = Flash(flash, firmware)
+        self.battery = battery or Battery()
+        self.levels: dict[Hashable, int] = {}
+        self.log: deque[str] = deque(maxlen=MAX_LOG_LINES)
+        self.counts: Counter[str] = Counter()
+        self.board: Board | None = None
+        self._hardware = dict(hardware or {})
+        self._ppm = ppm
+        self._world = world
+        self._seed = seed
+        self._rtc_memory = b""
+        self._rtc_s = 0.0
+        self._next: asyncio.TimerHandle | None = None
+        self._off_s = 0.0
+        self._paid_adverts = 0
+        self._paid_bytes = 0
+        self._is_on = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it has power; it may be asleep."""
+        return self._is_on
+
+    def configure(self, entries: Mapping[str, Any]) -> None:
+        """Writes its config.json, as flashing does."""
+        (self.flash.folder / "config.json").write_text(json.dumps(entries), "utf-8")
+
+    def power_on(self) -> None:
+        """Gives it power: it starts soon."""
+        if not self._is_on:
+            self._is_on = True
+            self._rtc_memory, self._rtc_s = b"", 0.0
+            self._start_later(BOOT_S, PWRON_RESET)
+
+    def power_off(self) -> None:
+        """Takes its power at once, whatever it does."""
+        self._is_on = False
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        if self.board is not None:
+            self.board.stop()
+        self.settle()
+
+    def settle(self) -> None:
+        """Charges the battery with what the radio has sent since."""
+        adverts = self.radio.adverts - self._paid_adverts
+        sent = self.radio.sent_bytes - self._paid_bytes
+        self._paid_adverts, self._paid_bytes = self.radio.adverts, self.radio.sent_bytes
+        self.battery.radio(adverts, sent)
+
+    def read(self, quantity: str) -> float | None:
+        """What its virtual sensors read: of the battery itself, else of the world around it."""
+        if quantity == "battery":
+            self.settle()
+            return self.battery.percent
+        return self._world(quantity)
+
+    def _start_later(self, seconds: float, cause: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._off_s = loop.time()
+        if seconds < float("inf"):
+            self._next = loop.call_later(seconds, self._start, cause)
+
+    def _start(self, cause: int) -> None:
+        self._next = None
+        loop = asyncio.get_running_loop()
+        asleep_s = loop.time() - self._off_s
+        if cause != PWRON_RESET:
+            self._rtc_s += asleep_s * (1.0 + self._ppm * 1e-6)
+        if cause == DEEPSLEEP_RESET:
+            self.battery.pass_time(asleep_s, self.battery.consumption.deep_sleep_ma)
+        self.battery.wake()
+        self.settle()
+        if self.battery.percent <= 0:
+            self.counts["battery empty"] += 1
+            self.power_off()
+            return
+        self.counts["starts"] += 1
+        self.flash.is_powered = True
+        self.board = Board(
+            self.name,
+            self.radio,
+            self.flash,
+            self.battery,
+            cause=cause,
+            rtc_memory=self._rtc_memory,
+            rtc_s=self._rtc_s,
+            ppm=self._ppm,
+            hardware=self._hardware,
+            levels=self.levels,
+            world=self.read,
+            log=self.log.append,
+            ended=self._ended,
+            seed=self._seed,
+        )
+        self.board.start()
+
+    def _ended(self, reset: Reset | None) -> None:
+        board, self.board = self.board, None
+        assert board is not None
+        self._rtc_memory = board.rtc_memory
+        self._rtc_s = board.rtc_s()
+        self.settle()
+        if reset is None or not self._is_on:
+            self._is_on = False
+            self.counts["power cuts"] += 1
+            return
+        self.counts[_CAUSES.get(reset.cause, "resets")] += 1
+        if reset.cause not in (DEEPSLEEP_RESET, SOFT_RESET):
+            self._rtc_memory = b""
+        self._start_later(reset.after_s + BOOT_S, reset.cause)
+
+
+_CAUSES = {DEEPSLEEP_RESET: "deep sleeps", 3: "watchdog resets"}
