@@ -43,6 +43,7 @@ class Ds18b20(Sensor):
         # A wire that is held low reads as zeros, whose CRC is right; five bits of the configuration are always 1.
         if data[_CONFIGURATION] & 0x9F != 0x1F:
             raise SensorError("wire held low, or another kind of sensor")
+        # Some makers' sensors say 0x0C always; then 85.00 degrees, and that alone, is never a reading.
         raw = data[1] << 8 | data[0]
         if raw == _POWER_ON and data[_RESERVED] == _POWER_ON_RESERVED:
             raise SensorError("lost power while it measured")
