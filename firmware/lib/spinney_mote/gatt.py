@@ -1,6 +1,6 @@
 """The GATT service of a mote: writes wait in a bounded queue for the main loop, events go out as the centrals ask.
 
-`life` is life.Life: what the service speaks for.
+`mote` is life.Life, for which the service speaks.
 """
 
 from struct import pack, unpack_from
@@ -52,20 +52,19 @@ class Central:
 
 
 class Gatt:
-    """`about` is (version, last crash, BTHome object of each attribute); `bonds` is None where anyone may write."""
+    """`numbers` are the BTHome objects of the attributes; `bonds` is None where anyone may write."""
 
-    def __init__(self, bluetooth, ble, life, about, bonds=None, passkey=False):
+    def __init__(self, bluetooth, ble, mote, numbers, bonds=None, passkey=False):
         self._ble = ble
-        self._life = life
-        self._attributes = life.attributes
-        self._version, self._crash, self._numbers = about
+        self._mote = mote
+        self._numbers = numbers
         self._bonds = bonds
         self.centrals: list = [None] * MAX_CENTRALS
         self._writes: list = [None] * MAX_WRITES
         self._first = 0
         self._next = 0
         self._owed: list = []
-        self._upload = Upload(self._change)
+        self._upload = Upload(mote.change)
         self._info_ms = -1
         self.writes_dropped = 0
         self.writes_refused = 0
@@ -180,7 +179,7 @@ class Gatt:
         count = len(self._owed) + self._next - self._first
         for central in self.centrals:
             if central is not None and central.wants_events:
-                count += max(0, self._life.ring.next - max(central.next_event, self._life.ring.first))
+                count += max(0, self._mote.ring.next - max(central.next_event, self._mote.ring.first))
         return count
 
     def _take(self, central, value_handle, data, at_ms, now_ms):
@@ -200,30 +199,13 @@ class Gatt:
             self.writes_refused += status != wire.OK
             self._answer(central, bytes((op & 0x7F, tag, status)) + payload)
 
-    def _change(self, add, drop):
-        """A change is written down before it is answered."""
-        self._life.table.change(add, drop)
-        self._life.save_table()
-
-    def _command(self, op, payload):
-        """What is done elsewhere."""
-        life = self._life
-        if op == wire.OTA:
-            refused, answer = life.ota.control(payload)
-            return (wire.REFUSED if refused else wire.OK), answer + wire.text(refused, wire.MAX_REASON)[1:]
-        if op == wire.SAMPLING:
-            life.set_sampling(payload[0] != 0)
-        else:
-            life.ask_reboot()
-        return wire.OK, b""
-
     def _table_crc(self):
-        return self._life.table.crc
+        return self._mote.table.crc
 
     def _set_time(self, data, at_ms, now_ms):
         epoch_ms = unpack_from(wire.TIME_WRITE, data, 0)[0] if len(data) == 8 else -1
         if 0 < epoch_ms < 1 << 43:  # the year 2248
-            self._life.clock.set(epoch_ms + ((now_ms - at_ms) & _TICKS))
+            self._mote.clock.set(epoch_ms + ((now_ms - at_ms) & _TICKS))
         else:
             self.writes_refused += 1
         self.show_time()
@@ -234,23 +216,23 @@ class Gatt:
         if size is not None and len(payload) != size:
             return wire.MALFORMED, b""
         if op == wire.ACK:
-            self._life.ring.ack(unpack_from("<I", payload, 0)[0])
+            self._mote.ring.ack(unpack_from("<I", payload, 0)[0])
         elif op == wire.REPLAY:
             central.next_event = unpack_from("<I", payload, 0)[0]
             central.wants_events = True
             central.indicated_ms = -1
-            return wire.OK, pack("<II", self._life.ring.first, self._life.ring.next)
+            return wire.OK, pack("<II", self._mote.ring.first, self._mote.ring.next)
         elif op == wire.QUIET:
             central.wants_events = False
         elif op == wire.DESCRIBE:
-            return wire.OK, wire.rows(self._attributes, self._numbers, payload[0], central.mtu - 6)
+            return wire.OK, wire.rows(self._mote.attributes, self._numbers, payload[0], central.mtu - 6)
         elif op == wire.CRASH:
             at = unpack_from("<H", payload, 0)[0]
-            return wire.OK, self._crash.encode()[at : at + central.mtu - 6]
+            return wire.OK, self._mote.last_crash.encode()[at : at + central.mtu - 6]
         elif op == wire.PAIRING or op == wire.FORGET:
             return self._pair(op, payload, now_ms)
         elif op == wire.SAMPLING or op == wire.REBOOT or op == wire.OTA:
-            return self._command(op, payload)
+            return self._mote.control(op, payload)
         elif op != wire.PING:
             return wire.UNKNOWN_OP, b""
         return wire.OK, b""
@@ -290,8 +272,8 @@ class Gatt:
 
     def _send_events(self, central, now_ms):
         """The next events, in order, an indicated one alone."""
-        events = self._life.ring
-        uptime = self._life.clock.advance() // 1000
+        events = self._mote.ring
+        uptime = self._mote.clock.advance() // 1000
         if central.indicated_ms >= 0 and (now_ms - central.indicated_ms) & _TICKS < INDICATION_MS:
             return
         central.indicated_ms = -1
@@ -322,38 +304,45 @@ class Gatt:
 
     def show_time(self):
         """Brings the value of `time` up to date."""
-        clock = self._life.clock
+        clock = self._mote.clock
         epoch_ms = clock.epoch_ms()
         value = (0, 0, 0) if epoch_ms is None else (1, epoch_ms, clock.drift_ppm)
         self._ble.gatts_write(self._time, pack(wire.TIME_VALUE, *value))
 
     def _show_info(self):
-        life = self._life
-        events = life.ring
-        battery = life.battery_percent()
-        head = (
-            wire.VERSION,
-            PROGRAM_VERSION,
-            life.table.layout,
-            life.sample.boot,
-            life.sample.sequence,
-            life.table.crc,
-            events.first,
-            events.next,
-            events.dropped,
-            self.writes_refused + self.writes_dropped,
-            wire.NO_BATTERY if battery is None else max(0, min(100, battery)),
-            life.board.free_heap(),
-            life.board.cause,
-            self._flags(),
-            len(self._attributes),
+        mote = self._mote
+        events = mote.ring
+        self._ble.gatts_write(
+            self._info,
+            wire.info(
+                (
+                    wire.VERSION,
+                    PROGRAM_VERSION,
+                    mote.table.layout,
+                    mote.sample.boot,
+                    mote.sample.sequence,
+                    mote.table.crc,
+                    events.first,
+                    events.next,
+                    events.dropped,
+                    self.writes_refused + self.writes_dropped,
+                    mote.battery(),
+                    mote.free_heap(),
+                    mote.boot_cause,
+                    self._flags(),
+                    len(mote.attributes),
+                ),
+                mote.version,
+                mote.name,
+                mote.last_crash,
+                mote.attributes,
+                self._numbers,
+            ),
         )
-        texts = (self._version, life.config.name, self._crash)
-        self._ble.gatts_write(self._info, wire.info(head, texts, self._attributes, self._numbers))
 
     def _flags(self):
-        flags = wire.SAMPLING_ON if self._life.sampling else 0
-        if self._life.clock.is_set:
+        flags = wire.SAMPLING_ON if self._mote.sampling else 0
+        if self._mote.clock.is_set:
             flags |= wire.TIME_SET
         if self._bonds is not None:
             flags |= wire.BONDED_WRITES | (wire.PAIRING_OPEN if self._bonds.is_open() else 0)

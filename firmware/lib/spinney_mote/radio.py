@@ -1,4 +1,4 @@
-"""The radio of a mote: adverts, connections, bonds. Interrupts note down what happened, `serve` does what follows."""
+"""The radio of a mote: adverts, connections, bonds. Interrupts note down what happened, `poll` does what follows."""
 
 from . import wire
 from .bonds import Bonds
@@ -36,20 +36,21 @@ BURST_MS = const(5000)  # a bond and the encryption that came with it are no fur
 
 
 class Radio:
-    """`bluetooth` is the board's module, `life` is life.Life. `about` is (version, last crash), for `info`.
+    """`bluetooth` is the board's module, `mote` is life.Life, `store` keeps the bonds.
 
     With a passkey (0 to 999999) only who knows it can bond; without, whoever comes while pairing is open.
     """
 
-    def __init__(self, bluetooth, life, ticks_ms, about=("", ""), passkey=None, pairing_s=120):
+    def __init__(
+        self, bluetooth, mote, store, ticks_ms, interval_ms=1000, bonded_writes=True, passkey=None, pairing_s=120
+    ):
         self._bluetooth = bluetooth
-        self._life = life
+        self._mote = mote
         self._ticks_ms = ticks_ms
-        self._about = about
-        self._interval_us = life.config.advert_interval_ms * 1000
+        self._interval_us = interval_ms * 1000
         self._passkey = passkey
-        self._bonds = Bonds(life.store, ticks_ms, pairing_s) if life.config.bonded_writes else None
-        self._advert: Advert | None = None
+        self._bonds = Bonds(store, ticks_ms, pairing_s) if bonded_writes else None
+        self._advert = Advert(mote.attributes)
         self._payload = None
         self._shown = None  # what the radio was told to advertise
         self._ble = bluetooth.BLE()
@@ -58,11 +59,11 @@ class Radio:
         self.turned_away = 0  # centrals that were too many, idle, or strangers that bonded
 
     def start(self):
-        """Switches the radio on; nothing is advertised before the first sample."""
+        """Switches the radio on; nothing is advertised until a sample is shown."""
         ble = self._ble
         ble.irq(self._irq)
         ble.active(True)
-        ble.config(gap_name=self._life.config.name, mtu=wire.MTU)
+        ble.config(gap_name=self._mote.name, mtu=wire.MTU)
         if self._bonds is not None:
             try:
                 # authenticated only where somebody compares something
@@ -70,10 +71,9 @@ class Radio:
                 ble.config(io=_NO_INPUT_OUTPUT if self._passkey is None else _DISPLAY_ONLY)
             except (ValueError, OSError):
                 self._bonds = None  # this board cannot bond: then anyone may write
-        attributes = self._life.attributes
-        self._advert = Advert(attributes)
-        about = (self._about[0], self._about[1], self._advert.objects(len(attributes)))
-        self.gatt = Gatt(self._bluetooth, ble, self._life, about, self._bonds, self._passkey is not None)
+        numbers = self._advert.objects(len(self._mote.attributes))
+        passkey = self._passkey is not None
+        self.gatt = Gatt(self._bluetooth, ble, self._mote, numbers, self._bonds, passkey)
 
     def stop(self):
         """Switches the radio off; what is bonded is kept."""
@@ -83,12 +83,12 @@ class Radio:
         self.gatt = None
         self._shown = None
 
-    def sampled(self):
-        """Advertises the new sample from now on."""
-        self._payload = self._advert.fill(self._life.sample)
+    def show(self, sample):
+        """Advertises a new sample from now on."""
+        self._payload = self._advert.fill(sample)
         self._tell()
 
-    def serve(self):
+    def poll(self):
         """Does what waits; to be called often while the mote is awake. True if there is more to do at once."""
         if self.gatt is None:
             return False
@@ -101,8 +101,11 @@ class Radio:
         return more
 
     @property
-    def connections(self):
-        """How many centrals are connected."""
+    def busy(self):
+        """Whether somebody is connected."""
+        return self._count() > 0
+
+    def _count(self):
         if self.gatt is None:
             return 0
         return sum(1 for central in self.gatt.centrals if central is not None)
@@ -111,10 +114,10 @@ class Radio:
         """Brings the radio's advert up to date: it ends with each connection, and only a free place takes another."""
         if self._payload is None or self.gatt is None:
             return
-        life = self._life
-        connectable = self.connections < MAX_CENTRALS
-        sample = life.sample
-        response = scan_response(life.config.name, life.table.crc, life.ring.next - 1, sample.boot, sample.sequence)
+        mote = self._mote
+        connectable = self._count() < MAX_CENTRALS
+        events = mote.ring
+        response = scan_response(mote.name, mote.table.crc, events.next - 1, mote.sample.boot, mote.sample.sequence)
         wanted = (self._payload, response, connectable)
         if wanted != self._shown:
             try:
@@ -123,7 +126,7 @@ class Radio:
                 )
                 self._shown = wanted
             except OSError:
-                self._shown = None  # the stack is busy with a connection: again at the next turn
+                self._shown = None  # the stack is busy with a connection: again at the next poll
 
     def _turn_away(self, now_ms):
         """Ends connections that only take up room."""

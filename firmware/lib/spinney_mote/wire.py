@@ -48,7 +48,7 @@ DESCRIBE = const(4)  # u8: the rows of the attributes from this one on, as many 
 CRASH = const(5)  # u16: the text of the last crash from this byte on
 SAMPLING = const(6)  # u8: 0 off, 1 on
 REBOOT = const(7)
-OTA = const(8)  # for ota.py; the answer is u32 offset of the next chunk, u32 bytes of the bundle, the reason
+OTA = const(8)  # for ota.py; the answer is u32 offset of the next chunk, u32 bytes of the bundle
 PAIRING = const(9)  # u16: seconds in which others may pair; 0 ends it
 FORGET = const(10)  # forget all bonds
 PING = const(11)
@@ -111,12 +111,12 @@ def rows(attributes, numbers, first, room):
     return found
 
 
-def info(head, texts, attributes, numbers):
-    """The value of `info`: the head is a tuple for INFO_HEAD; texts are version, name and last crash."""
+def info(head, version, name, crash, attributes, numbers):
+    """The value of `info`: the head is a tuple for INFO_HEAD."""
     value = bytearray(pack(INFO_HEAD, *head))
-    value.extend(text(texts[0], _MAX_NAME))
-    value.extend(text(texts[1], _MAX_NAME))
-    value.extend(text(texts[2], _MAX_CRASH))
+    value.extend(text(version, _MAX_NAME))
+    value.extend(text(name, _MAX_NAME))
+    value.extend(text(crash, _MAX_CRASH))
     value.extend(rows(attributes, numbers, 0, MAX_VALUE - 4 - len(value)))
     value.extend(pack("<I", crc32(bytes(value))))
     return value
