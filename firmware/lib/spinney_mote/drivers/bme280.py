@@ -115,7 +115,8 @@ def parse_calibration(data):
     h2, h3, h4_high, low_nibbles, h5_high, h6 = struct.unpack_from("<hBbBbb", data, 26)
     h4 = h4_high * 16 + (low_nibbles & 15)
     h5 = h5_high * 16 + (low_nibbles >> 4)
-    return (*first, data[25], h2, h3, h4, h5, h6)
+    humidity = (data[25], h2, h3, h4, h5, h6)
+    return first + humidity
 
 
 def fine_temperature(calibration, raw: int) -> int:
