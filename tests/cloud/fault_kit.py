@@ -506,20 +506,29 @@ class Load:
         await self._empty_the_outbox()
         for source in self.sources:
             await source.finish()
-        judgement = await Judgement.of(self)
+        log, told = await self._read()
+        owed = await owed_by(told)
         for listener in self.listeners:
-            owed = judgement.owed[listener.name]
             await until(
-                lambda listener=listener, owed=owed: owed <= listener.got.keys(),  # type: ignore[misc]
+                lambda listener=listener: owed[listener.name] <= listener.got.keys(),  # type: ignore[misc]
                 f"all that is owed to {listener.name}",
-                SECONDS,
             )
-        await until(lambda: judgement.owed["ana"] <= self.events.got.keys(), "all that is owed by HTTP")
-        await until(lambda: judgement.owed["sue"] <= set(self.subscriber.done()), "all that is owed to sue")
+        await until(lambda: owed["ana"] <= self.events.got.keys(), "all that is owed by HTTP")
+        await until(lambda: owed["sue"] <= set(self.subscriber.done()), "all that is owed to sue")
         for listener in self.listeners:
             await listener.mqtt.close()
         await self.events.close()
-        return judgement
+        self.stop()
+        return await asyncio.to_thread(Judgement, log, told, owed)
+
+    async def _read(self) -> tuple[list[Message], list[Message]]:
+        """Log and notification log, once the matcher has read all, and nothing falls due any more."""
+        async with await NatsLog.connect(self.stand.nats.endpoints(), name="judge") as log:
+            engine = Engine(Settings())
+            await until(
+                lambda: at_rest(log, engine), "the matcher to have read all of the log, and nothing to fall due"
+            )
+            return await all_of(log, LOG), await all_of(log, NOTES)
 
     async def _empty_the_outbox(self) -> None:
         """What the killed publisher has left behind goes out with the next one of its name."""
@@ -555,10 +564,23 @@ async def all_of(log: NatsLog, stream: str) -> list[Message]:
     return [each async for found in read_range(log, stream, state.first, state.last) for each in found]
 
 
+async def owed_by(told: list[Message]) -> dict[str, set[str]]:
+    """The ids of what each owner is owed by the notification log."""
+    owed: dict[str, set[str]] = {}
+    for each in told:
+        message = notes.decode(each.data)
+        for note in message.notes:
+            owed.setdefault(note.owner, set()).add(notification_id(message.tenant, note))
+        if not each.sequence % 50:
+            await asyncio.sleep(0)  # the listeners must acknowledge in time
+    return owed
+
+
 class Judgement:
     """What the log says, against what was told."""
 
-    def __init__(self, log: list[Message], told: list[Message]) -> None:
+    def __init__(self, log: list[Message], told: list[Message], owed: dict[str, set[str]]) -> None:
+        self.owed = owed
         decoded = [(records.decode(each.data), each.sequence, each.time) for each in log]
         self.stored: Counter[str] = Counter()
         for record, _, _ in decoded:
@@ -566,22 +588,7 @@ class Judgement:
                 self.stored.update(str(id) for id in record.ids())
         naive = NaiveReader(Settings())
         self.right = [line for record, at, time in decoded for line in naive.apply(record, at, time)]
-        messages = [notes.decode(each.data) for each in told]
-        self.told = whole(messages)
-        self.owed: dict[str, set[str]] = {}
-        for message in messages:
-            for note in message.notes:
-                self.owed.setdefault(note.owner, set()).add(notification_id(message.tenant, note))
-
-    @classmethod
-    async def of(cls, load: Load) -> Judgement:
-        """Once the matcher has read all of the log, and nothing falls due any more."""
-        async with await NatsLog.connect(load.stand.nats.endpoints(), name="judge") as log:
-            engine = Engine(Settings())
-            await until(
-                lambda: at_rest(log, engine), "the matcher to have read all of the log, and nothing to fall due"
-            )
-            return await asyncio.to_thread(cls, await all_of(log, LOG), await all_of(log, NOTES))
+        self.told = whole(notes.decode(each.data) for each in told)
 
     def check(self, load: Load, most_repeated: int) -> None:
         """Nothing stored is lost, everything owed came, in the right words, and little of it twice."""

@@ -188,7 +188,7 @@ async def send_hostile_payloads(stand: Stand, random_: random.Random, count: int
         with suppress(codec.MqttError):
             await eve.publish(where, hostile_payload(random_))
     with suppress(TimeoutError):
-        await asyncio.wait_for(eve.drain(), 5.0)
+        await asyncio.wait_for(eve.drain(), 1.0)
     await eve.close()
 
 
@@ -328,7 +328,7 @@ def test_a_subscriber_that_never_acknowledges_delays_nobody_and_gets_all_of_it_l
         await mute.subscribe("all", "source LIKE 'q-kit%'")
         mute.deaf = True
         async with Good(stand, "q") as good:
-            await until(lambda: len(good.listener.got) > 10 * ACK_PENDING, "a thousand notifications to the other")
+            await until(lambda: len(good.listener.got) > 4 * ACK_PENDING, "hundreds of notifications to the other")
             assert len(mute.got) <= ACK_PENDING
         await mute.mqtt.close()
         back = Listener(port, "mute")

@@ -53,7 +53,7 @@ async def check(load: Load, kept: int, noted: int) -> None:
         engine = Engine(Settings())
         await until(lambda: at_rest(log, engine), "the matcher to have read all of the log")
         records, messages = await all_of(log, LOG), await all_of(log, NOTES)
-    judgement = await asyncio.to_thread(Judgement, records, messages)
+    judgement = await asyncio.to_thread(Judgement, records, messages, {})
     told = whole(notes.decode(each.data) for each in messages if each.sequence > noted)
     owed = [line for line in judgement.right if line[1] > kept]
     assert owed, "nothing was told after the cut"

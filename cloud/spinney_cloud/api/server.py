@@ -14,7 +14,7 @@ import h11
 import uvicorn
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from ..settings import Http, Tls
 
@@ -83,13 +83,10 @@ def connection_type(max_connections: int, counts: ConnectionCounts) -> type[H11P
         def send_400_response(self, msg: str) -> None:
             """What came is not HTTP; be it the rest of a request that is being answered, to which no more is said."""
             counts.malformed.inc()
-            if self.cycle is not None and not self.cycle.response_complete:
-                self.cycle.disconnected = True
-                self.cycle.message_event.set()
-                if self.cycle.response_started:
-                    self.transport.close()
-                    return
-            super().send_400_response(msg)
+            if _take_the_word(self.cycle):
+                super().send_400_response(msg)
+            else:
+                self.transport.close()
 
         def _await_head(self) -> None:
             self._head = self.loop.call_later(HEAD_SECONDS, self._too_late)
@@ -106,6 +103,15 @@ def connection_type(max_connections: int, counts: ConnectionCounts) -> type[H11P
                 self.transport.close()
 
     return Connection
+
+
+def _take_the_word(cycle: RequestResponseCycle | None) -> bool:
+    """Have the application say no more, as if the client were gone; whether it has not begun yet."""
+    if cycle is None or cycle.response_complete:
+        return True
+    cycle.disconnected = True
+    cycle.message_event.set()
+    return not cycle.response_started
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext | None:
