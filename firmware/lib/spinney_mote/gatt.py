@@ -164,7 +164,7 @@ class Gatt:
         for central in self.centrals:
             if central is not None:
                 anyone = True
-                if central.wants_events:
+                if central.wants_events and not self._owed:  # an answer to REPLAY comes before what it asks for
                     self._send_events(central, now_ms)
         if anyone:
             self.show_time()
