@@ -5,6 +5,7 @@ This file is never replaced over the air: whatever is wrong with a new set, it f
 
 import binascii
 import io
+import json
 import os
 import struct
 import sys
@@ -17,11 +18,13 @@ SLOTS = (1, 2)
 NO_SET = 255
 TRIAL_BOOTS = 3  # a new set must be healthy within so many starts
 CRASH_BYTES = 400  # of a traceback's end
+CONFIG = "config.json"
+HELD_S = 600  # for how long the watchdog is fed while somebody works at the prompt
 WATCHDOG_MS = 8000  # until the library has read its configuration; more than 8388 the Pico cannot
 
 _MAGIC = b"SK1"
 _HEAD = "<3sII"  # magic, bytes of data, CRC-32 of data
-_HEAD_BYTES = 11
+FRAME_BYTES = 11
 _ENOENT = 2
 _EEXIST = 17
 
@@ -119,10 +122,10 @@ def framed(data) -> bytes:
 
 def unframed(frame):
     """What was framed, None if that is not whole. What follows the frame is left out."""
-    if frame is None or len(frame) < _HEAD_BYTES:
+    if frame is None or len(frame) < FRAME_BYTES:
         return None
-    magic, length, crc = struct.unpack(_HEAD, frame[:_HEAD_BYTES])
-    data = bytes(frame[_HEAD_BYTES : _HEAD_BYTES + length])
+    magic, length, crc = struct.unpack(_HEAD, frame[:FRAME_BYTES])
+    data = bytes(frame[FRAME_BYTES : FRAME_BYTES + length])
     if magic != _MAGIC or len(data) != length or binascii.crc32(data) != crc:
         return None
     return data
@@ -216,3 +219,29 @@ def record_crash(error: BaseException, files=None) -> None:
     data = traceback_text(error).encode()
     if read_checked(files, CRASH) != data:
         write_checked(files, CRASH, data)
+
+
+def watchdog(machine):
+    """The watchdog of a start, so that a library that hangs is given up, too. None where config.json turns it off."""
+    try:
+        off = json.loads(Files("").read(CONFIG) or b"{}")["watchdog_s"] == 0
+    except (ValueError, KeyError, TypeError):
+        off = False
+    return None if off else machine.WDT(timeout=WATCHDOG_MS)
+
+
+def hold(machine, watched) -> None:
+    """Feeds a watchdog that cannot be stopped for a while: somebody interrupted the mote to work at the prompt."""
+    left = [HELD_S]
+
+    def feed(_timer):
+        if left[0]:
+            left[0] -= 1
+            watched.feed()
+
+    if watched is not None:
+        try:
+            timer = machine.Timer(-1)
+        except ValueError:
+            timer = machine.Timer(0)
+        timer.init(period=1000, mode=machine.Timer.PERIODIC, callback=feed)

@@ -17,6 +17,8 @@ WHOLE = {
     "ring_bytes": 2048,
     "table_bytes": 4096,
     "bonded_writes": False,
+    "passkey": 123456,
+    "pairing_s": 60,
     "sampling": False,
     "ota_key": "ab" * 32,
     "buses": {"wire": {"kind": "i2c", "id": 0, "scl": 22, "sda": 21, "freq": 100000}},

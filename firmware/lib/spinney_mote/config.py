@@ -21,6 +21,8 @@ class Config:
         self.ring_bytes = 4096
         self.table_bytes = 8192
         self.bonded_writes = True
+        self.passkey = -1  # none: whoever comes while pairing is open
+        self.pairing_s = 120
         self.sampling = True
         self.ota_key = ""
         self.buses: dict = {}
@@ -65,6 +67,8 @@ def _entries():
         "ring_bytes": _whole(256, 65536),
         "table_bytes": _whole(256, 65536),
         "bonded_writes": _flag(),
+        "passkey": _whole(-1, 999_999),
+        "pairing_s": _whole(0, 3600),
         "sampling": _flag(),
         "ota_key": (_hexadecimal, "64 digits of 0-9a-f, or empty"),
         "buses": (lambda value: type(value) is dict, "a table of buses"),

@@ -17,6 +17,11 @@ ENTRY_SIZE = 37
 MAX_MANIFEST = 4096
 MAX_BUNDLE = 400_000
 ROOT = "spinney_mote/"
+BEGIN = 1  # first byte of what `control` takes: u32 bytes of the bundle
+CHUNK = 2  # u32 offset, then the bytes
+COMMIT = 3
+ABORT = 4
+WHERE = 5  # nothing but the answer
 _PAGE = 2048  # what is written at once
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 _BLOCK = 64  # of SHA-256
@@ -114,6 +119,34 @@ class Ota:
             return False
         write_pointer(self._files, Pointer(pointer.trial))
         return True
+
+    def control(self, payload):
+        """One write to `control`, without its op and tag: why it was refused ("" if not), and the answer.
+
+        The answer is the offset of the next chunk and the bytes of the bundle, 0 while there is no update.
+        """
+        refused = ""
+        try:
+            self._do(payload[0] if payload else 0, payload)
+        except OtaError as error:
+            refused = str(error)
+        return refused, struct.pack("<II", self._received, self._total)
+
+    def _do(self, op: int, payload) -> None:
+        if op in (BEGIN, CHUNK):
+            if len(payload) < 5:
+                raise OtaError("too short")
+            number = struct.unpack("<I", bytes(payload[1:5]))[0]
+            if op == BEGIN:
+                self.begin(number)
+            else:
+                self.write(number, payload[5:])
+        elif op == COMMIT:
+            self.commit()
+        elif op == ABORT:
+            self.abort()
+        elif op != WHERE:
+            raise OtaError("no such step of an update")
 
     def _fail(self, why: str) -> None:
         self._clear()

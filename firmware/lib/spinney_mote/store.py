@@ -1,6 +1,6 @@
 """What outlives a start: checked files for what power loss must not take, RTC memory for what deep sleep must not."""
 
-from spinney_boot import Files, framed, read_checked, unframed, write_checked
+from spinney_boot import FRAME_BYTES, Files, framed, read_checked, unframed, write_checked
 
 
 class Store:
@@ -36,6 +36,11 @@ class Store:
         for file in (name, name + ".new"):
             if self._files.read(file) is not None:
                 self._files.remove(file)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of RTC memory beside the state itself."""
+        return FRAME_BYTES
 
     @property
     def keeps(self) -> bool:

@@ -16,6 +16,8 @@ MAX_FILES = 255
 MAX_MANIFEST_BYTES = 4096
 MAX_BUNDLE_BYTES = 400_000
 
+CHUNK_BYTES = 180
+
 
 class BundleError(ValueError):
     """Files that no mote would take, and why."""
@@ -41,6 +43,27 @@ def library_files(folder: Path) -> dict[str, bytes]:
     """The files of a library folder, whose name is spinney_mote, as `bundle` takes them."""
     found = sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".mpy"))
     return {path.relative_to(folder.parent).as_posix(): path.read_bytes() for path in found}
+
+
+def begin_payload(whole: bytes) -> bytes:
+    """What `control` takes, after its op and tag, before the first chunk."""
+    return struct.pack("<BI", 1, len(whole))
+
+
+def chunk_payload(whole: bytes, offset: int) -> bytes:
+    """The chunk at an offset; the mote answers with the next one."""
+    return struct.pack("<BI", 2, offset) + whole[offset : offset + CHUNK_BYTES]
+
+
+COMMIT_PAYLOAD = b"\x03"
+ABORT_PAYLOAD = b"\x04"
+WHERE_PAYLOAD = b"\x05"
+
+
+def answered(payload: bytes) -> tuple[int, int]:
+    """What the mote says to each of these: the offset of the next chunk, and the bytes of the bundle it waits for."""
+    offset, total = struct.unpack_from("<II", payload)
+    return offset, total
 
 
 def _entry(name: str, content: bytes) -> bytes:

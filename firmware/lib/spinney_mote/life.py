@@ -1,0 +1,237 @@
+"""The main loop: sample, labels, events, advert; it feeds the watchdog, and sleeps when nothing is left to do."""
+
+import spinney_boot
+
+from . import kept, wire
+from .programs import ProgramError
+from .table import TableError
+
+VERSION = "0.1.0"
+MEASURE_LIMIT_MS = 10_000  # a sensor that takes longer is missing from this sample and may be in the next
+LEAST_SLEEP_MS = 2000
+REBOOT_DELAY_MS = 500  # so that the answer goes out
+HEALTHY_MS = 30_000
+BUSY_TURN_MS = 20  # while a central is connected
+IDLE_TURN_MS = 200
+_TABLE = "table"
+_SAMPLING = "sampling"
+
+
+class Life:
+    """Everything that a mote does, one `turn` after the other. All parts are handed in.
+
+    `labels` is a labels.Labels with its table and ring, `sensors` are sensor.Sensor. The radio comes after `begin`, and
+    speaks for the mote through what gatt.py asks for.
+    """
+
+    version = VERSION
+
+    def __init__(self, config, board, store, clock, sensors, sample, labels, ota):
+        self.config = config
+        self.board = board
+        self.store = store
+        self.clock = clock
+        self.sensors = sensors
+        self.sample = sample
+        self.labels = labels
+        self.table = labels.table
+        self.ring = labels.ring
+        self.ota = ota
+        self.radio = None
+        self.name = config.name
+        self.attributes = [attribute for sensor in sensors for attribute in sensor.attributes]
+        self.boot_cause = board.cause
+        self.free_heap = board.free_heap
+        self.last_crash = ""
+        self.is_woken = False  # this start is the end of a deep sleep, and the boot goes on
+        self.late = 0  # samples that were not taken, since the mote was busy
+        self.samples = 0  # since this start
+        self.sampling = config.sampling
+        self._interval_ms = config.sample_interval_s * 1000
+        self._due_ms = 0
+        self._ready_ms = 0
+        self._is_measuring = False
+        self._sampled_ms = 0
+        self._started_ms = 0
+        self._reboot_ms = -1
+        self._is_proven = False
+
+    @property
+    def errors(self) -> list:
+        """What is wrong with the configuration and the sensors, in words."""
+        return self.config.problems + [sensor.error for sensor in self.sensors if sensor.error]
+
+    def begin(self) -> None:
+        """A start: a new boot with all bits unknown, or the end of a deep sleep, after which the boot goes on."""
+        self._load_table()
+        state = self.store.kept()
+        last_boot = kept.kept_boot(state)
+        self.is_woken = self.board.woke and last_boot is not None
+        if self.is_woken:
+            kept.wake(state, self.clock, self.table, self.ring, self.sample)
+        else:
+            self.table.forget()
+            self.sample.boot = kept.next_boot(self.store, last_boot)
+            self.ring.restart(self.sample.boot)
+            self._keep(0)
+        sampling = self.store.get(_SAMPLING)
+        if sampling is not None:
+            self.sampling = sampling == b"\x01"
+        self.last_crash = (self.store.get(spinney_boot.CRASH) or b"").decode()
+        if self.config.deep_sleep and not self.store.keeps:
+            self.config.complain("deep_sleep: this board keeps nothing through it; the mote stays awake")
+        self._started_ms = self._due_ms = self.clock.advance()
+
+    def switch_on(self, radio) -> None:
+        """Starts the radio. A mote that does not sample is there to be found, too."""
+        self.radio = radio
+        radio.start()
+        if not self.sampling:
+            radio.show(self.sample)
+
+    def run(self, sleep_ms) -> None:
+        """Never ends. `sleep_ms` is that of MicroPython's `time`."""
+        while True:
+            sleep_ms(self.turn())
+
+    def turn(self) -> int:
+        """Does what is due; returns for how many milliseconds there is nothing to do."""
+        self.board.feed()
+        now = self.clock.advance()
+        more = self.radio is not None and self.radio.poll()
+        self._measure(now)
+        self._prove(now)
+        if self._reboot_ms >= 0 and now >= self._reboot_ms:
+            self._reboot_ms = -1
+            self.board.reset()
+        if self.may_sleep():
+            self.sleep()
+        return 1 if more else self._idle_ms(now)
+
+    def set_sampling(self, on: bool) -> None:
+        """Outlives a loss of power."""
+        if on and not self.sampling:
+            self._due_ms = self.clock.advance()
+        self.sampling = on
+        self.store.put(_SAMPLING, b"\x01" if on else b"\x00")
+
+    def ask_reboot(self) -> None:
+        """Restarts the board soon."""
+        self._reboot_ms = self.clock.advance() + REBOOT_DELAY_MS
+
+    def change(self, add, drop) -> None:
+        """Changes the filter table for good; ValueError, and nothing changed, where that is not possible."""
+        before = self.table.image
+        if not self.table.change(add, drop):
+            return
+        try:
+            self.store.put(_TABLE, self.table.image)
+        except OSError as error:
+            self.table.image = before
+            raise ValueError("the flash takes no table: error %s" % error.args[0]) from None
+
+    def control(self, op: int, payload):
+        """What `control` is asked for and the radio does not do itself: a status and the bytes of the answer."""
+        if op == wire.SAMPLING:
+            self.set_sampling(payload[0] != 0)
+        elif op == wire.REBOOT:
+            self.ask_reboot()
+        elif op == wire.OTA:
+            refused, answer = self.ota.control(payload)
+            return (wire.REFUSED, refused.encode()) if refused else (wire.OK, answer)
+        else:
+            return wire.UNKNOWN_OP, b""
+        return wire.OK, b""
+
+    def battery(self) -> int:
+        """Per cent; wire.NO_BATTERY where no sensor says."""
+        for index, attribute in enumerate(self.attributes):
+            if attribute.kind == "battery" and self.sample.present >> index & 1:
+                return self.sample.values[index] * attribute.p // attribute.q
+        return wire.NO_BATTERY
+
+    def may_sleep(self) -> bool:
+        """Whether deep sleep is wanted, possible, worth it, and nobody waits for the mote."""
+        if not self.config.deep_sleep or not self.store.keeps or not self.sampling:
+            return False
+        if self._is_measuring or not self.samples:
+            return False
+        if self.ota.is_open or self._reboot_ms >= 0 or (self.radio is not None and self.radio.busy):
+            return False
+        now = self.clock.advance()
+        return now - self._sampled_ms >= self.config.awake_ms and self._due_ms - now >= LEAST_SLEEP_MS
+
+    def sleep(self) -> None:
+        """Keeps what must be kept and sleeps until the next sample is due. A start follows."""
+        self._prove_now()
+        ms = self._due_ms - self.clock.advance()
+        if self._keep(ms):
+            if self.radio is not None:
+                self.radio.stop()
+            self.board.deep_sleep(ms)
+
+    def _load_table(self) -> None:
+        image = self.store.get(_TABLE)
+        if image is not None:
+            try:
+                self.table.load(image)
+            except (TableError, ProgramError) as error:
+                self.config.complain("filter table: %s; it is empty" % error)
+
+    def _keep(self, slept_ms: int) -> bool:
+        room = self.board.rtc_bytes - self.store.frame_bytes
+        return kept.keep(self.store, self.clock, self.table, self.ring, self.sample, slept_ms, room)
+
+    def _measure(self, now: int) -> None:
+        if self._is_measuring:
+            if now >= self._ready_ms:
+                self._finish_sample(now)
+        elif self.sampling and now >= self._due_ms:
+            self._begin_sample(now)
+
+    def _begin_sample(self, now: int) -> None:
+        late = (now - self._due_ms) // self._interval_ms
+        self.late += late
+        self._due_ms += (late + 1) * self._interval_ms
+        wait_ms = 0
+        for sensor in self.sensors:
+            wait_ms = max(wait_ms, sensor.start())
+        self._ready_ms = now + min(wait_ms, MEASURE_LIMIT_MS)
+        self._is_measuring = True
+        if not wait_ms:
+            self._finish_sample(now)
+
+    def _finish_sample(self, now: int) -> None:
+        """One numbered sample of all sensors. Its time is the boot's; Events makes it the epoch's when it is sent."""
+        sample = self.sample
+        sample.begin(now // 1000, True)
+        index = 0
+        for sensor in self.sensors:
+            for value in sensor.finish():
+                if value is not None:
+                    sample.put(index, value)
+                index += 1
+        self._is_measuring = False
+        self._sampled_ms = now
+        self.samples += 1
+        self.labels.observe(sample)
+        if self.radio is not None:
+            self.radio.show(sample)
+
+    def _prove(self, now: int) -> None:
+        if now - self._started_ms >= HEALTHY_MS:
+            self._prove_now()
+
+    def _prove_now(self) -> None:
+        """A start that sampled, advertised and went on for a while is healthy: its set of library files is kept."""
+        if not self._is_proven and (self.samples or not self.sampling):
+            self._is_proven = True
+            self.ota.healthy()
+
+    def _idle_ms(self, now: int) -> int:
+        idle_ms = BUSY_TURN_MS if self.radio is not None and self.radio.busy else IDLE_TURN_MS
+        if self._is_measuring:
+            idle_ms = min(idle_ms, self._ready_ms - now)
+        elif self.sampling:
+            idle_ms = min(idle_ms, self._due_ms - now)
+        return max(idle_ms, 1)
