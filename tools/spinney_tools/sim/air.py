@@ -83,7 +83,7 @@ class Air(link.LocalLink):
         self.interval_s = interval_s
         self.supervision_s = supervision_s
         self._collisions = collisions
-        self._receivers: list[Receiver] = []
+        self._listening: dict[Receiver, None] = {}
         self._places: dict[Controller, Receiver] = {}
         self._on_air: deque[Advert] = deque(maxlen=MAX_ON_AIR)
         self._lanes: dict[tuple[str, str], deque[Callable[[], None]]] = {}
@@ -93,8 +93,8 @@ class Air(link.LocalLink):
 
     def add_radio(self, controller: Controller, receiver: Receiver) -> None:
         self.add_controller(controller)
-        self._receivers.append(receiver)
         self._places[controller] = receiver
+        self.heed(receiver)
 
     def remove_radio(self, controller: Controller) -> None:
         """Power off: whoever was connected finds out when the supervision time is over."""
@@ -103,8 +103,15 @@ class Air(link.LocalLink):
             if peer is not None:
                 self._later_lost(peer, connection.self_address)
         controller.le_connections.clear()
-        self._receivers.remove(self._places.pop(controller))
+        self._listening.pop(self._places.pop(controller), None)
         self.remove_controller(controller)
+
+    def heed(self, receiver: Receiver) -> None:
+        """Tells that a radio listens now, or no more."""
+        if receiver.listening():
+            self._listening[receiver] = None
+        else:
+            self._listening.pop(receiver, None)
 
     def moved(self, controller: Controller) -> None:
         """Tells that a radio is elsewhere: its connections may be out of range, or in range again."""
@@ -149,7 +156,7 @@ class Air(link.LocalLink):
             self._arrive(advert)
 
     def _arrive(self, advert: Advert) -> None:
-        for receiver in self._receivers:
+        for receiver in list(self._listening):
             share = receiver.listening() if receiver is not advert.sender else 0.0
             if not share or (share < 1.0 and self.chance.random() >= share):
                 continue

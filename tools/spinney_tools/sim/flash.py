@@ -58,16 +58,19 @@ class Flash:
 
     def path(self, name: str) -> Path:
         """Where a name of the mote's is; never outside the flash."""
-        inside = os.path.normpath("/" + (name if name.startswith("/") else f"{self.current}/{name}")).lstrip("/")
-        return self.folder / inside
+        return self.folder / self._inside(name)
+
+    def _inside(self, name: str) -> str:
+        return os.path.normpath("/" + (name if name.startswith("/") else f"{self.current}/{name}")).lstrip("/")
 
     def found(self, name: str) -> Path:
         """Where it can be read."""
-        path = self.path(name)
-        if not path.exists() and self.underlay is not None:
-            below = self.underlay / path.relative_to(self.folder)
-            return below if below.exists() else path
-        return path
+        inside = self._inside(name)
+        path = f"{self.folder}/{inside}"
+        if self.underlay is not None and not os.access(path, os.F_OK):
+            below = f"{self.underlay}/{inside}"
+            return Path(below if os.access(below, os.F_OK) else path)
+        return Path(path)
 
     # ---- what the firmware calls
 

@@ -13,7 +13,7 @@ from .air import Air
 from .battery import Battery
 from .board import Board
 from .flash import Flash
-from .mp_machine import DEEPSLEEP_RESET, PWRON_RESET, SOFT_RESET, Reset
+from .mp_machine import DEEPSLEEP_RESET, PWRON_RESET, WDT_RESET, Reset
 from .propagation import Place
 from .radio import Radio
 
@@ -162,9 +162,7 @@ class VirtualMote:
             self.counts["power cuts"] += 1
             return
         self.counts[_CAUSES.get(reset.cause, "resets")] += 1
-        if reset.cause not in (DEEPSLEEP_RESET, SOFT_RESET):
-            self._rtc_memory = b""
         self._start_later(reset.after_s + BOOT_S, reset.cause)
 
 
-_CAUSES = {DEEPSLEEP_RESET: "deep sleeps", 3: "watchdog resets"}
+_CAUSES = {DEEPSLEEP_RESET: "deep sleeps", WDT_RESET: "watchdog resets"}

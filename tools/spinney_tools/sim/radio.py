@@ -29,6 +29,7 @@ _ADV_DELAY_S = 0.010
 """Each event comes up to this much late, as the standard wants it, so that two motes do not collide for ever."""
 _FIRST_FRAGMENT, _NEXT_FRAGMENT = 2, 1
 _ACTIVE_SCAN = 1
+_LISTENING = ("le_scan_enable", "pending_le_connection")
 
 
 class _Advertiser(LegacyAdvertiser):
@@ -74,6 +75,11 @@ class RadioController(Controller):
         self.le_acl_data_packet_length = fragment_bytes
         self.acl_data_packet_length = fragment_bytes
         self.le_legacy_advertiser = _Advertiser(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name in _LISTENING and "radio" in self.__dict__ and self.radio.is_on:
+            self.air.heed(self.radio)
 
     def hear(self, advert: Advert, rssi_dbm: int) -> None:
         if self.le_scan_enable:
@@ -168,8 +174,6 @@ class Radio:
         if self.is_on:
             self.is_on = False
             self.controller.le_legacy_advertiser.stop()
-            self.controller.le_scan_enable = False
-            self.controller.pending_le_connection = None
             self.air.remove_radio(self.controller)
             self.controller.host = None
             self._build()
