@@ -21,7 +21,7 @@ from spinney_cloud.nats_log import NatsLog
 from spinney_cloud.service import READY, Endpoints, write_run
 from spinney_cloud.settings import Settings
 
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
 

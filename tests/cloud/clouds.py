@@ -22,7 +22,7 @@ SMALL = [sys.executable, str(Path(__file__).parent / "small_cloud.py")]
 FEW = [*SMALL, "--few"]
 ANY_PORTS = ("--mqtt-port", "0", "--http-port", "0", "--nats-port", "0")
 START_SECONDS = 60.0
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = WAIT_SECONDS) -> None:

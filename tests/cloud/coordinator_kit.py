@@ -17,7 +17,7 @@ from spinney_cloud.nats_log import NatsLog, read_range
 from spinney_cloud.service import Service
 from spinney_cloud.settings import Settings
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 60.0
 
 
 async def until(condition: Callable[[], Any], what: str = "the condition", seconds: float = WAIT_SECONDS) -> Any:

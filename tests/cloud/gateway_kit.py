@@ -21,11 +21,11 @@ from spinney_cloud.records import Publications, Record
 from spinney_cloud.service import READY, Endpoints, Service, write_run
 from spinney_cloud.settings import Settings
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 def run(test: Any) -> None:
-    asyncio.run(asyncio.wait_for(test, 60))
+    asyncio.run(asyncio.wait_for(test, 180))
 
 
 async def until(holds: Callable[[], Any], what: str) -> Any:

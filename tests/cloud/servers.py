@@ -19,7 +19,7 @@ import psutil
 from spinney_cloud.service import Endpoints
 
 HOST = "127.0.0.1"
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 
 

@@ -19,7 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 import spinney
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 TOPICS = [(f"spinney/+/{leaf}", 1) for leaf in ("pub", "unpub", "sub/+")]
 
 
