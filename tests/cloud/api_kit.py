@@ -121,7 +121,7 @@ def cloud(folder: Path, *names: str, **settings: Any) -> Iterator[Cloud]:
             running.stop()
 
 
-def wait_for(condition: Any, *, seconds: float = 15.0) -> Any:
+def wait_for(condition: Any, *, seconds: float = 60.0) -> Any:
     """What the condition gives once it is true."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

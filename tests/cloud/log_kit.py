@@ -20,7 +20,7 @@ SUBJECT = names.log_subject("publications", "default")
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     """A test that is a coroutine, with a deadline."""
-    asyncio.run(asyncio.wait_for(test, 60))
+    asyncio.run(asyncio.wait_for(test, 180))
 
 
 @asynccontextmanager
