@@ -8,14 +8,14 @@ import pytest
 import sensor_kit as kit
 from hypothesis import given
 from hypothesis import strategies as st
-from spinney_mote import sensor
+from spinney_mote import bthome, sensor
 from spinney_mote.drivers import DRIVERS, load
 
 BTHOME_RANGES = {
     "battery": (1, 1, 0, 255),
+    "boolean": (1, 1, 0, 1),
     "co2": (1, 1, 0, 65535),
     "count": (1, 1, 0, 2**32 - 1),
-    "generic": (1, 1, 0, 1),
     "humidity": (1, 100, 0, 65535),
     "pm10": (1, 1, 0, 65535),
     "pm2.5": (1, 1, 0, 65535),
@@ -218,6 +218,8 @@ def test_every_driver_names_itself_and_fits_bthome(driver: str) -> None:
             assert (attribute.p, attribute.q) == (p, q)
             assert low <= attribute.low
             assert attribute.high <= high
+            of = attribute
+            assert bthome.object_for(of.kind, of.unit, of.p, of.q, of.low, of.high)
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(1, 2**20))

@@ -16,7 +16,7 @@ class Digital(Sensor):
     driver = "digital"
     bus_kind = "pin"
 
-    def __init__(self, bus, clock, names=None, active=1, counts=False, debounce_ms=_DEBOUNCE_MS, kind="generic"):
+    def __init__(self, bus, clock, names=None, active=1, counts=False, debounce_ms=_DEBOUNCE_MS, kind="boolean"):
         level = Attribute("state", "", 1, 1, 0, 1, kind)
         count = Attribute("count", "", 1, 1, 0, _MAX_COUNT, "count")
         self.measures = (level, count) if counts else (level,)
