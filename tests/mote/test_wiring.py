@@ -48,3 +48,10 @@ def test_every_colour_has_one_for_dark_pages(driver: str) -> None:
     light, dark = style.split("@media (prefers-color-scheme: dark)")
     coloured = re.compile(r"(\.?[\w.]+) \{ [^}]*#")
     assert {name for name in coloured.findall(light) if "title" not in name} == set(coloured.findall(dark))
+
+
+def test_the_readme_shows_every_picture_and_lists_every_driver() -> None:
+    text = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    for driver in DRIVERS:
+        assert f"](docs/{driver}.svg)" in text
+        assert f"| `{driver}` |" in text
