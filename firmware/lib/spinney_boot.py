@@ -205,12 +205,12 @@ def traceback_text(error: BaseException) -> str:
     """The end of a traceback, where it says what went wrong."""
     out = io.StringIO()
     if hasattr(sys, "print_exception"):
-        sys.print_exception(error, out)
+        sys.print_exception(error, out)  # pyright: ignore[reportArgumentType]  # the stubs know no StringIO as a file
     else:
         import traceback
 
         traceback.print_exception(error, file=out)
-    return out.getvalue()[-CRASH_BYTES:]
+    return out.getvalue()[-CRASH_BYTES:]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def record_crash(error: BaseException, files=None) -> None:
