@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bumble import hci
+
 from spinney.errors import SpinneyError
 
 from .air import Air

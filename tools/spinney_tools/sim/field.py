@@ -5,11 +5,12 @@ from __future__ import annotations
 import bisect
 import csv
 import gzip
+import io
 import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -151,8 +152,8 @@ class Replay:
 
 def replay(file: Path, rest: Field, start_s: float) -> Replay:
     """Reads a CSV file, .gz or not: a column `time` (epoch seconds or ISO 8601), and one named for each quantity."""
-    opened = gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8")
-    with opened as lines:
+    whole = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    with io.StringIO(whole.decode("utf-8-sig"), newline="") as lines:
         rows = csv.DictReader(lines)
         names = list(rows.fieldnames or ())
         if "time" not in names:
@@ -180,7 +181,7 @@ def _time(text: str | None, where: str) -> float:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
         raise SeriesError(f"{where}: {text!r} is no time") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(text: str | None, where: str, name: str) -> float | None:
