@@ -1,11 +1,12 @@
 """A backup of a cloud in one file, taken while it runs, and a data directory made of it.
 
-The file is a tar: a manifest first, then the users, the secrets, the matcher's snapshots, and the streams as JetStream
-copies them. What is read later may say more than what was read before, never less, so the order matters:
+The file is a tar: a manifest first, then users, secrets, the gateway's boot, the matcher's snapshots, and the streams
+as JetStream copies them. What is read later may say more than what was read before, never less, so the order matters:
 
 1. snapshots, before the log that continues them; a matcher that runs takes one for the purpose;
 2. buckets, before the log: what it says of subscriptions and they do not is put into them when it is restored;
-3. the notifications, before the log that brought them about.
+3. the notifications, before the log that brought them about;
+4. requests, after the log: it knows records by their requests' numbers, and no number may come again.
 
 Without the log, it begins anew after its last sequence, so that no number is ever used twice.
 """
@@ -32,6 +33,7 @@ from .data_dir import write_whole
 from .log_errors import AskError, NobodyThere
 from .names import BUCKETS, LOG, NOTES, REQUESTS, SUBSCRIPTIONS, log_subject
 from .nats_log import NatsLog, read_range
+from .numbering import BOOT_FILE
 from .settings import Settings
 from .stream_copy import restore_stream, save_stream
 from .users import FILE as USERS
@@ -40,6 +42,7 @@ VERSION = 1
 MANIFEST = "manifest.json"
 SECRETS = "secrets.json"
 SNAPSHOTS = "snapshots"
+FILES = (USERS, SECRETS, BOOT_FILE)
 MAX_MANIFEST_BYTES = 4 * 1024**2
 SNAPSHOT_SECONDS = 70.0
 """For the matcher to take one."""
@@ -114,14 +117,12 @@ async def _fresh_snapshot(log: NatsLog, say: Say) -> None:
 async def _gather(folder: Path, data: Path, log: NatsLog, *, with_log: bool, say: Say) -> Manifest:
     manifest = Manifest(made=time.time(), with_log=with_log, log_last=0, notes_last=0)
     await asyncio.to_thread(_copy_files, data, folder)
-    requests = [REQUESTS] if with_log else []
-    for stream in [*requests, *map(stream_of, BUCKETS)]:
+    for stream in map(stream_of, BUCKETS):
         await _save(folder, manifest, log, stream, say)
     manifest.log_last = (await log.state(LOG)).last
     manifest.notes_last = (await log.state(NOTES)).last
-    if with_log:
-        await _save(folder, manifest, log, NOTES, say)
-        await _save(folder, manifest, log, LOG, say)
+    for stream in (NOTES, LOG, REQUESTS) if with_log else ():
+        await _save(folder, manifest, log, stream, say)
     return manifest
 
 
@@ -134,7 +135,7 @@ async def _save(folder: Path, manifest: Manifest, log: NatsLog, stream: str, say
 
 def _copy_files(data: Path, folder: Path) -> None:
     """What processes write whole, by another name first; a snapshot may go while we look."""
-    for name in (USERS, SECRETS):
+    for name in FILES:
         if (data / name).exists():
             write_whole(folder / name, (data / name).read_bytes())
     (folder / SNAPSHOTS).mkdir()
@@ -212,8 +213,8 @@ def _read(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
 
 
 def restore_files(folder: Path, data: Path) -> None:
-    """Put users, secrets and snapshots into a data directory."""
-    for name in (USERS, SECRETS):
+    """Put all but the streams into a data directory."""
+    for name in FILES:
         if (folder / name).exists():
             write_whole(data / name, (folder / name).read_bytes())
     (data / SNAPSHOTS).mkdir(mode=0o700, exist_ok=True)

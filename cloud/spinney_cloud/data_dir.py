@@ -18,7 +18,20 @@ SECRETS_VERSION = 1
 LOCK_ATTEMPTS = 5
 """Who only asks for the holder has the lock for a moment."""
 
-_OURS = frozenset(["lock", "format", "secrets.json", "users.json", "certs", "nats", "snapshots", "run"])
+_OURS = frozenset(
+    [
+        "lock",
+        "format",
+        "secrets.json",
+        "users.json",
+        "certs",
+        "nats",
+        "snapshots",
+        "run",
+        "gateway.boot",
+        "delivery.journal",
+    ]
+)
 _ANYBODYS = frozenset(["lost+found", ".gitignore", ".gitkeep"])
 
 
