@@ -168,6 +168,7 @@ class GroupCommit:
         return groups
 
     async def _store(self, group: _Group) -> None:
+        failpoint("gateway.storing")
         subject, data = group.encode(self._clock())
         self._under_way += 1
         self.records += 1

@@ -12,6 +12,7 @@ from fault_kit import ACK_PENDING, IN_FLIGHT, PROCESSES, Load, Stand, loading, r
 
 VICTIMS = (*PROCESSES, "nats-server", "all", "publisher", "subscriber", "connections")
 FAILPOINTS = (
+    "gateway.storing",
     "gateway.stored",
     "matcher.told",
     "matcher.stored",
