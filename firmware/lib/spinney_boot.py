@@ -9,6 +9,7 @@ import json
 import os
 import struct
 import sys
+from errno import EEXIST, ENOENT
 
 STATE_FOLDER = "state"
 POINTER = "set"  # the checked file that says which set runs
@@ -25,8 +26,6 @@ WATCHDOG_MS = 8000  # until the library has read its configuration; more than 83
 _MAGIC = b"SK1"
 _HEAD = "<3sII"  # magic, bytes of data, CRC-32 of data
 FRAME_BYTES = 11
-_ENOENT = 2
-_EEXIST = 17
 
 
 class Files:
@@ -45,7 +44,7 @@ class Files:
             with open(self.path(name), "rb") as file:
                 return file.read()
         except OSError as error:
-            if error.args[0] != _ENOENT:
+            if error.args[0] != ENOENT:
                 raise
             return None
 
@@ -71,7 +70,7 @@ class Files:
         try:
             os.remove(self.path(name))
         except OSError as error:
-            if error.args[0] != _ENOENT:
+            if error.args[0] != ENOENT:
                 raise
 
     def make_folder(self, name: str) -> None:
@@ -81,7 +80,7 @@ class Files:
             try:
                 os.mkdir(path[:end])
             except OSError as error:
-                if error.args[0] != _EEXIST:
+                if error.args[0] != EEXIST:
                     raise
             else:
                 self.writes += 1
@@ -102,7 +101,7 @@ class Files:
         try:
             return sorted(os.listdir(self.path(folder)))
         except OSError as error:
-            if error.args[0] != _ENOENT:
+            if error.args[0] != ENOENT:
                 raise
             return []
 
@@ -110,7 +109,7 @@ class Files:
         try:
             return os.stat(self.path(name))[0] & 0x4000 != 0
         except OSError as error:
-            if error.args[0] != _ENOENT:
+            if error.args[0] != ENOENT:
                 raise
             return False
 
