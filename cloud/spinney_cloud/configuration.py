@@ -130,7 +130,7 @@ class Configuration:
 
 
 def _keys(section: type[Section], prefix: str = "") -> Iterator[Key]:
-    hints = get_type_hints(section, vars(model), include_extras=True)
+    hints = get_type_hints(section, dict(vars(model)), include_extras=True)
     for name, field in section.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, Section):

@@ -14,12 +14,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 from starlette.requests import HTTPConnection
 
 from ..names import DEFAULT_TENANT
+from ..users import User, Users
 from .errors import Problem, unavailable
 
 _log = logging.getLogger(__name__)
@@ -51,38 +52,6 @@ RIGHTS = {
     "subscriber": {Right.SUBSCRIBE, Right.LOOK},
     "operator": set(Right),
 }
-
-
-class User(Protocol):
-    """Somebody who may come in."""
-
-    @property
-    def name(self) -> str:
-        """The client, the owner."""
-
-    @property
-    def role(self) -> str:
-        """One of RIGHTS."""
-
-    @property
-    def tenant(self) -> str:
-        """Whose they see."""
-
-
-class Users(Protocol):
-    """Who may come in, as it stands now."""
-
-    def authenticate(self, name: str, password: str) -> User | None:
-        """The user, if the password is theirs. Slow on purpose."""
-
-    def authenticate_token(self, token: str) -> User | None:
-        """The user whose token it is."""
-
-    def tenant_of(self, client: str) -> str | None:
-        """Whose a client's things are; None for a client that there is not."""
-
-    def __len__(self) -> int:
-        """How many there are. None: everybody on loopback may do everything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ twice is told once."""
 HEADER_ROOM = 1024
 """Beside the payload, in a message to the gateway."""
 
-_FIRST_BYTES = dict(zip(CONTENT_TYPES, (b"{[", b"[", bytes(range(0x80, 0xA0)), b"\xff"), strict=True))
+_FIRST_BYTES: dict[str, bytes] = dict(zip(CONTENT_TYPES, (b"{[", b"[", bytes(range(0x80, 0xA0)), b"\xff"), strict=True))
 """By which each form is known."""
 _READING = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean", "null"]}}
 _BINARY = {"type": "string", "format": "binary"}

@@ -37,9 +37,10 @@ class Batch:
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows."""
-        if self._rows is None:
-            self._rows = orjson.loads(self._record.rows)
-        return self._rows
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = orjson.loads(self._record.rows)
+        return rows
 
     def reading(self, row: int, late: bool) -> Reading:
         """A row with what its run says of it."""

@@ -17,8 +17,7 @@ class Sleeper(Protocol):
     """When; None for never. Set by Wakes alone."""
 
     @property
-    def key(self) -> str:
-        """Of its subscription, with the tenant in it."""
+    def key(self) -> str: ...  # of its subscription, with the tenant in it
 
 
 class Wakes:

@@ -291,10 +291,13 @@ def _discarding(port: int, pipe: Connection) -> None:
             pipe.send(SINGLES / (time.perf_counter() - first))
             client.disconnect()
 
+    def subscribe(client: paho.Client, *_: object) -> None:
+        client.subscribe("spinney/discard/pub", 1)
+
     client = paho.Client(CallbackAPIVersion.VERSION2, client_id="discarding")
     client.on_message = take
     client.on_subscribe = lambda *_: pipe.send("subscribed")
-    client.on_connect = lambda client, *_: client.subscribe("spinney/discard/pub", 1)
+    client.on_connect = subscribe
     client.connect("127.0.0.1", port)
     client.loop_forever()
 
