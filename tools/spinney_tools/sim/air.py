@@ -200,11 +200,19 @@ class Air(link.LocalLink):
 
     def send_advertising_pdu(self, sender_controller: Controller, packet: ll.AdvertisingPdu) -> None:
         """bumble's own door: of it only requests to connect come here."""
-        del sender_controller
         if isinstance(packet, ll.ConnectInd):
-            peer = self.find_le_controller(packet.advertiser_address)
-            if peer is not None:
-                asyncio.get_running_loop().call_soon(peer.on_ll_advertising_pdu, packet)
+            asyncio.get_running_loop().call_soon(self._connect, sender_controller, packet)
+
+    def _connect(self, central: Controller, packet: ll.ConnectInd) -> None:
+        """Whoever has stopped advertising meanwhile does not answer; the central finds out a few intervals later."""
+        peer = self.find_le_controller(packet.advertiser_address)
+        if peer is not None:
+            peer.on_ll_advertising_pdu(packet)
+        if peer is None or packet.initiator_address not in peer.le_connections:
+            connection = central.le_connections.get(packet.advertiser_address)
+            if connection is not None:
+                self.counts["connections lost"] += 1
+                central.on_le_disconnected(connection, hci.HCI_ErrorCode.CONNECTION_FAILED_TO_BE_ESTABLISHED_ERROR)
 
     # ---- connections
 

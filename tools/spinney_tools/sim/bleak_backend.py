@@ -35,6 +35,7 @@ DEFAULT_ADAPTER = "hci0"
 WANTED_MTU = 517
 MAX_VALUE_BYTES = 512
 _WRITE_OVERHEAD_BYTES = 3
+_HANG_UP_S = 0.05
 
 _Read = tuple[int, Callable[[bytes], str]]
 
@@ -46,6 +47,7 @@ class Adapter:
         self.radio = radio
         self.scanners: dict[BleakScannerVirtual, bool] = {}
         self.connecting = asyncio.Lock()
+        self._dialling: asyncio.Task[Any] | None = None
         self.counts: Counter[str] = Counter()
         radio.device.pairing_config_factory = lambda _connection: PairingConfig(
             mitm=False, delegate=PairingDelegate(PairingDelegate.IoCapability.NO_OUTPUT_NO_INPUT)
@@ -58,6 +60,24 @@ class Adapter:
     async def leave(self, scanner: BleakScannerVirtual) -> None:
         if self.scanners.pop(scanner, None) is not None:
             await self._rescan()
+
+    async def dial(self, address: hci.Address) -> Connection:
+        """A controller has one initiator: others wait, as in BlueZ."""
+        async with self.connecting:
+            self._dialling = asyncio.current_task()
+            return await self.radio.device.connect(address, transport=core.PhysicalTransport.LE, timeout=None)
+
+    async def hang_up(self, dialling: asyncio.Task[Connection]) -> None:
+        """Ends what was dialled and is not wanted any more, whether or not somebody has answered meanwhile."""
+        if self._dialling is not dialling:
+            dialling.cancel()  # it waits for its turn still
+        while self._dialling is dialling and not dialling.done():
+            with contextlib.suppress(core.BaseBumbleError):  # too early or too late; then again
+                await self.radio.device.cancel_connection()  # type: ignore[no-untyped-call]
+            await asyncio.wait([dialling], timeout=_HANG_UP_S)
+        with contextlib.suppress(core.BaseBumbleError, asyncio.CancelledError):
+            connection = await dialling
+            await connection.disconnect()
 
     async def _rescan(self) -> None:
         """One scan for all: active if any of them is."""
@@ -238,11 +258,12 @@ class BleakClientVirtual(BaseBleakClient):
         if self._peer_address is None:
             await self._find(timeout_s)
         assert self._peer_address is not None
-        async with self._adapter.connecting:  # a controller has one initiator: others wait, as in BlueZ
-            device = self._adapter.radio.device
-            connection = await device.connect(
-                self._peer_address, transport=core.PhysicalTransport.LE, timeout=timeout_s
-            )
+        dialling = asyncio.create_task(self._adapter.dial(self._peer_address))
+        try:
+            connection = await asyncio.shield(dialling)
+        except asyncio.CancelledError:
+            _background(self._adapter.hang_up(dialling))
+            raise
         self._connection, self._peer = connection, Peer(connection)
         connection.on("disconnection", self._on_disconnection)
         self._adapter.counts["connections"] += 1
