@@ -99,7 +99,7 @@ async def cut_and_go_on(folder: Path, streams: tuple[str, ...], seed: int, round
 
 @pytest.mark.slow
 def test_a_log_cut_at_its_tail_goes_on(tmp_path: Path) -> None:
-    run(cut_and_go_on(tmp_path, (LOG, NOTES), seed_of_today(), 1, [10_000]))
+    run(cut_and_go_on(tmp_path, (LOG, NOTES), seed_of_today(), 1, [10**9]))
 
 
 @pytest.mark.soak
