@@ -49,9 +49,12 @@ class Adapter:
         self.connecting = asyncio.Lock()
         self._dialling: asyncio.Task[Any] | None = None
         self.counts: Counter[str] = Counter()
-        radio.device.pairing_config_factory = lambda _connection: PairingConfig(
-            mitm=False, delegate=PairingDelegate(PairingDelegate.IoCapability.NO_OUTPUT_NO_INPUT)
-        )
+        self.passkey: int | None = None
+        """What its user enters when a peripheral asks; None is a central without a keyboard."""
+        radio.device.pairing_config_factory = self._pairing
+
+    def _pairing(self, _connection: Connection) -> PairingConfig:
+        return PairingConfig(mitm=self.passkey is not None, delegate=_Delegate(self.passkey))
 
     async def scan(self, scanner: BleakScannerVirtual, active: bool) -> None:
         self.scanners[scanner] = active
@@ -91,6 +94,16 @@ class Adapter:
             await device.start_scanning(legacy=True, active=active, filter_duplicates=False)
 
 
+class _Delegate(PairingDelegate):
+    def __init__(self, passkey: int | None) -> None:
+        io = PairingDelegate.IoCapability
+        super().__init__(io.NO_OUTPUT_NO_INPUT if passkey is None else io.KEYBOARD_INPUT_ONLY)
+        self._passkey = passkey
+
+    async def get_number(self) -> int | None:
+        return self._passkey
+
+
 _adapters: dict[str, Adapter] = {}
 
 
@@ -119,7 +132,11 @@ def install() -> Iterator[None]:
 
 
 def _adapter(options: dict[str, Any]) -> Adapter:
-    name = options.get("adapter") or (options.get("bluez") or {}).get("adapter") or DEFAULT_ADAPTER
+    return adapter(options.get("adapter") or (options.get("bluez") or {}).get("adapter") or DEFAULT_ADAPTER)
+
+
+def adapter(name: str = DEFAULT_ADAPTER) -> Adapter:
+    """The adapter of a name; BleakError if there is none."""
     try:
         return _adapters[name]
     except KeyError:

@@ -15,6 +15,7 @@ from bumble.device import AdvertisingType, Connection
 from bumble.gatt import Characteristic, CharacteristicValue, Descriptor, Service
 from bumble.keys import KeyStore, PairingKeys
 from bumble.pairing import PairingConfig, PairingDelegate
+from bumble.smp import PairingMethod
 
 from .radio import Radio
 
@@ -253,13 +254,16 @@ class BLE:
         self.fire(_CONNECTED, handle, kind, memoryview(peer))
 
     async def _encrypted(self, connection: Connection) -> None:
-        keys = self._radio.device.keystore
-        bonded = keys is not None and await keys.get(str(connection.peer_address)) is not None
-        is_encrypted = bool(connection.encryption)
-        if self._settings["io"] == _NO_INPUT_NO_OUTPUT:
-            connection.authenticated = False  # nobody can have compared anything; bumble thinks otherwise
-        authenticated = bool(connection.authenticated)
-        self.fire(_ENCRYPTED, connection.handle, is_encrypted, authenticated, bonded, _KEY_BYTES)
+        """bumble takes all that is encrypted for authenticated; that is only where somebody compared or entered."""
+        device = self._radio.device
+        keys = await device.keystore.get(str(connection.peer_address)) if device.keystore else None
+        session = device.smp_manager.sessions.get(connection.handle)
+        if session is not None:
+            connection.authenticated = session.pairing_method != PairingMethod.JUST_WORKS
+        elif keys is not None and keys.ltk is not None:
+            connection.authenticated = keys.ltk.authenticated
+        is_encrypted, authenticated = bool(connection.encryption), bool(connection.authenticated)
+        self.fire(_ENCRYPTED, connection.handle, is_encrypted, authenticated, keys is not None, _KEY_BYTES)
 
     def gap_disconnect(self, conn_handle: int, /) -> bool:
         connection = self._connections.get(conn_handle)
