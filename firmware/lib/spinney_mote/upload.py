@@ -11,10 +11,7 @@ from . import wire
 try:
     from micropython import const
 except ImportError:
-
-    def const(value):
-        return value
-
+    const = int  # pyright: ignore[reportAssignmentType]  # CPython has no constants; an int stays what it is
 
 MAX_PROGRAM = const(600)
 MAX_STAGED = const(64)
