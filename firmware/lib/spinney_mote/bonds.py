@@ -5,10 +5,7 @@ from struct import pack, unpack_from
 try:
     from micropython import const
 except ImportError:
-
-    def const(value):
-        return value
-
+    const = int  # pyright: ignore[reportAssignmentType]  # CPython has no constants; an int stays what it is
 
 NAME = "bonds"
 MAX_SECRETS = const(16)
@@ -32,7 +29,6 @@ class Bonds:
         self._open_ms = open_s * 1000
         self._since_ms = ticks_ms()
         self.refused = 0
-        self.refused_ms = -1
         self.accepted_ms = -1
         self._load(store.get(NAME) or b"")
 
@@ -66,15 +62,15 @@ class Bonds:
                 index -= 1
         return None
 
-    def set(self, kind, key, value):
-        """What the stack wants to be kept, or forgotten; False if it must not."""
+    def set(self, kind, key, value, asked=True):
+        """What the stack wants to be kept, or forgotten; False if it must not. `asked`: for a passkey, if need be."""
         known = (kind, bytes(key))
         if value is None:
             if known in self._secrets:
                 del self._secrets[known]
                 self._dirty = True
             return True
-        if known not in self._secrets and not self._may(kind):
+        if known not in self._secrets and not self._may(kind, asked):
             return False
         if len(known[1]) > MAX_SECRET or len(value) > MAX_SECRET:
             return False
@@ -85,10 +81,9 @@ class Bonds:
             self.accepted_ms = self._ticks_ms()
         return True
 
-    def _may(self, kind):
-        if kind in _PAIRED and not (self.is_open() or self._just_bonded()):
+    def _may(self, kind, asked):
+        if kind in _PAIRED and not (asked and (self.is_open() or self._just_bonded())):
             self.refused += 1
-            self.refused_ms = self._ticks_ms()
             return False
         return len(self._secrets) < MAX_SECRETS
 

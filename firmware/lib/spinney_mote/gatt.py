@@ -13,10 +13,7 @@ from .upload import Upload
 try:
     from micropython import const
 except ImportError:
-
-    def const(value):
-        return value
-
+    const = int  # pyright: ignore[reportAssignmentType]  # CPython has no constants; an int stays what it is
 
 MAX_CENTRALS = const(3)
 MAX_WRITES = const(8)  # that wait for the main loop
@@ -43,7 +40,9 @@ class Central:
     def __init__(self, handle, now_ms):
         self.handle = handle
         self.mtu = 23
-        self.trusted = False
+        self.trusted = False  # it may write
+        self.refused = False  # it may not bond
+        self.authenticated = False
         self.encrypted_ms = -1
         self.heard_ms = now_ms
         self.wants_events = False
@@ -66,12 +65,13 @@ class Gatt:
         self._owed: list = []
         self._upload = Upload(mote.change)
         self._info_ms = -1
+        self._time_value = b""
         self.writes_dropped = 0
         self.writes_refused = 0
         self.answers_lost = 0
         self.not_sent = 0  # events that did not fit into what a central's MTU allows
         self._register(bluetooth, passkey)
-        self._show_info()
+        self.show_info()
         self.show_time()
 
     def _register(self, bluetooth, passkey):
@@ -123,6 +123,8 @@ class Gatt:
     def written(self, handle, value_handle, now_ms):
         """Somebody wrote: the value must be taken before the next write, all else is for the main loop."""
         data = self._ble.gatts_read(value_handle)
+        if value_handle == self._time:
+            self._ble.gatts_write(self._time, self._time_value)  # what was written is not what is read
         central = self.find(handle)
         if central is None:
             return
@@ -169,7 +171,7 @@ class Gatt:
         if anyone:
             self.show_time()
             if count or self._info_ms < 0 or (now_ms - self._info_ms) & _TICKS >= INFO_MS:
-                self._show_info()
+                self.show_info()
                 self._info_ms = now_ms
         return self._first < self._next
 
@@ -218,10 +220,7 @@ class Gatt:
         if op == wire.ACK:
             self._mote.ring.ack(unpack_from("<I", payload, 0)[0])
         elif op == wire.REPLAY:
-            central.next_event = unpack_from("<I", payload, 0)[0]
-            central.wants_events = True
-            central.indicated_ms = -1
-            return wire.OK, pack("<II", self._mote.ring.first, self._mote.ring.next)
+            return self._replay(central, unpack_from("<I", payload, 0)[0])
         elif op == wire.QUIET:
             central.wants_events = False
         elif op == wire.DESCRIBE:
@@ -236,6 +235,14 @@ class Gatt:
         elif op != wire.PING:
             return wire.UNKNOWN_OP, b""
         return wire.OK, b""
+
+    def _replay(self, central, number):
+        events = self._mote.ring
+        # a number from a ring that is no more asks for all there is
+        central.next_event = number if events.first <= number <= events.next else events.first
+        central.wants_events = True
+        central.indicated_ms = -1
+        return wire.OK, pack("<II", central.next_event, events.next)
 
     def _pair(self, op, payload, now_ms):
         if self._bonds is None:
@@ -307,9 +314,11 @@ class Gatt:
         clock = self._mote.clock
         epoch_ms = clock.epoch_ms()
         value = (0, 0, 0) if epoch_ms is None else (1, epoch_ms, clock.drift_ppm)
-        self._ble.gatts_write(self._time, pack(wire.TIME_VALUE, *value))
+        self._time_value = pack(wire.TIME_VALUE, *value)
+        self._ble.gatts_write(self._time, self._time_value)
 
-    def _show_info(self):
+    def show_info(self):
+        """Brings `info` up to date; at each sample, too, since a central may read it before the main loop looks."""
         mote = self._mote
         events = mote.ring
         self._ble.gatts_write(

@@ -8,10 +8,7 @@ from .gatt import MAX_CENTRALS, Gatt
 try:
     from micropython import const
 except ImportError:
-
-    def const(value):
-        return value
-
+    const = int  # pyright: ignore[reportAssignmentType]  # CPython has no constants; an int stays what it is
 
 _CENTRAL_CONNECT = const(1)
 _CENTRAL_DISCONNECT = const(2)
@@ -33,6 +30,7 @@ _TICKS = const(0x3FFFFFFF)
 STRANGER_MS = const(30000)  # how long a central that may not write keeps a connection without a word
 IDLE_MS = const(300000)  # and one that may
 BURST_MS = const(5000)  # a bond and the encryption that came with it are no further apart
+PASSKEY_MS = const(60000)  # nor is a bond from the question for its passkey
 
 
 class Radio:
@@ -55,7 +53,7 @@ class Radio:
         self._shown = None  # what the radio was told to advertise
         self._ble = bluetooth.BLE()
         self.gatt: Gatt | None = None
-        self.irq_errors = 0
+        self._asked_ms = -1  # when the stack last asked for the passkey
         self.turned_away = 0  # centrals that were too many, idle, or strangers that bonded
 
     def start(self):
@@ -87,6 +85,8 @@ class Radio:
         """Advertises a new sample from now on."""
         self._payload = self._advert.fill(sample)
         self._tell()
+        if self.gatt is not None:
+            self.gatt.show_info()
 
     def poll(self):
         """Does what waits; to be called often while the mote is awake. True if there is more to do at once."""
@@ -130,7 +130,7 @@ class Radio:
 
     def _turn_away(self, now_ms):
         """Ends connections that only take up room."""
-        for central in self.gatt.centrals:
+        for central in self.gatt.centrals if self.gatt is not None else ():
             if central is None:
                 continue
             limit_ms = IDLE_MS if self._bonds is None or central.trusted else STRANGER_MS
@@ -181,23 +181,30 @@ class Radio:
     def _set_secret(self, kind, key, value):
         if self._bonds is None:
             return False
-        refused = self._bonds.refused
-        kept = self._bonds.set(kind, key, value)
         now_ms = self._ticks_ms()
+        asked = self._passkey is None or self._is_recent(self._asked_ms, now_ms, PASSKEY_MS)
+        refused = self._bonds.refused
+        kept = self._bonds.set(kind, key, value, asked)
         if self._bonds.refused != refused:
-            self._judge(now_ms, False)
-        elif kept and value is not None and self._bonds.accepted_ms == now_ms:
-            self._judge(now_ms, True)
+            self._refuse(now_ms)
+        elif kept and value is not None:
+            self._accept(now_ms)
         return kept
 
-    def _judge(self, now_ms, trusted):
-        """A bond was made or refused: that is about the connections that were encrypted just now."""
+    def _accept(self, now_ms):
+        """A bond was made: that is about the connection that was encrypted just now, or will be at once."""
         for central in self.gatt.centrals if self.gatt is not None else ():
-            if central is None or not self._is_recent(central.encrypted_ms, now_ms):
+            if central is not None and self._is_recent(central.encrypted_ms, now_ms, BURST_MS):
+                central.trusted = central.authenticated or self._passkey is None
+
+    def _refuse(self, now_ms):
+        """A bond was refused; which connection it was for is not said, so all that it may be are ended."""
+        for central in self.gatt.centrals if self.gatt is not None else ():
+            if central is None:
                 continue
-            if trusted:
-                central.trusted = True
-            else:
+            if central.encrypted_ms < 0:
+                central.refused = True  # its encryption is still to come
+            elif self._is_recent(central.encrypted_ms, now_ms, BURST_MS):
                 central.trusted = False
                 self._drop(central.handle)
 
@@ -207,18 +214,20 @@ class Radio:
             return
         now_ms = self._ticks_ms()
         central.encrypted_ms = now_ms if encrypted else -1
+        central.authenticated = bool(authenticated)
         central.heard_ms = now_ms
-        if self._is_recent(self._bonds.refused_ms, now_ms):
+        if central.refused:
             central.trusted = False
             self._drop(handle)
             return
-        known = bonded or self._is_recent(self._bonds.accepted_ms, now_ms)
+        known = bonded or self._is_recent(self._bonds.accepted_ms, now_ms, BURST_MS)
         central.trusted = bool(encrypted and known and (authenticated or self._passkey is None))
 
-    def _is_recent(self, at_ms, now_ms):
-        return at_ms >= 0 and (now_ms - at_ms) & _TICKS < BURST_MS
+    def _is_recent(self, at_ms, now_ms, limit_ms):
+        return at_ms >= 0 and (now_ms - at_ms) & _TICKS < limit_ms
 
     def _answer_passkey(self, handle, action):
+        self._asked_ms = self._ticks_ms()
         if self._passkey is not None and action in (_PASSKEY_INPUT, _PASSKEY_DISPLAY):
             self._ble.gap_passkey(handle, action, self._passkey)
         elif action == _PASSKEY_COMPARE:

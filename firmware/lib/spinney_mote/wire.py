@@ -9,10 +9,7 @@ from struct import pack
 try:
     from micropython import const
 except ImportError:
-
-    def const(value):
-        return value
-
+    const = int  # pyright: ignore[reportAssignmentType]  # CPython has no constants; an int stays what it is
 
 VERSION = const(1)
 SERVICE = "e44c0001-7dff-4244-8d30-07b10a20c995"
@@ -42,7 +39,7 @@ FILTER_REPLY = "<BBBHHHI"
 
 # control: op, a tag that its answer repeats, and what the op needs
 ACK = const(1)  # u32: forget all events up to this number
-REPLAY = const(2)  # u32: send all events from this number on, and those to come
+REPLAY = const(2)  # u32: send all events from this number on, and those to come; u32 the first, u32 the next new one
 QUIET = const(3)  # send no more events
 DESCRIBE = const(4)  # u8: the rows of the attributes from this one on, as many as fit
 CRASH = const(5)  # u16: the text of the last crash from this byte on

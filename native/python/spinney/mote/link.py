@@ -90,6 +90,7 @@ class MoteLink:
         self._lock = asyncio.Lock()
         self._events: asyncio.Queue[Event] | None = None
         self._overflowed = False
+        self._is_subscribed = False
         self.events_dropped = 0
         """Events that came while the caller's queue was full; they are asked for again."""
         self.events_lost = 0
@@ -114,8 +115,8 @@ class MoteLink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.suppress(LinkError):
-            if self._events is not None:
-                self._events = None
+            self._events = None
+            if self._is_subscribed:
                 await self._do("unsubscribe", self._client.stop_notify(EVENTS))
             await self._do("unsubscribe", self._client.stop_notify(CONTROL))
 
@@ -157,9 +158,10 @@ class MoteLink:
         return MoteTime.decode(bytes(await self._do("read time", self._client.read_gatt_char(TIME))))
 
     async def set_time(self, now: Callable[[], float] = wall_clock) -> None:
-        """Sets it to epoch seconds, taken at the last moment."""
+        """Sets it to epoch seconds, taken at the last moment; the mote has done so on return."""
         value = TIME_WRITE.pack(round(now() * 1000))
         await self._do("set the time", self._client.write_gatt_char(TIME, value, response=True))
+        await self.control(ControlOp.PING)
 
     # ---- filters
 
@@ -228,17 +230,20 @@ class MoteLink:
     async def events(self, first: int = 0) -> AsyncIterator[Event]:
         """All events from this number on, and those to come, until the connection is lost, which raises LinkLost.
 
-        Numbers go up by one; `events_lost` counts those that the mote has dropped. Acknowledge what is kept.
+        A second call ends the first. Numbers go up by one; `events_lost` counts those that the mote has dropped.
+        Acknowledge what is kept.
         """
         queue = self._events = asyncio.Queue(MAX_EVENTS)
-        await self._do("subscribe", self._client.start_notify(EVENTS, self._on_event))
+        if not self._is_subscribed:
+            await self._do("subscribe", self._client.start_notify(EVENTS, self._on_event))
+            self._is_subscribed = True
         expected = await self._replay(first)
         while self._events is queue:
             event = await self._next(queue)
             if self._overflowed and (event is None or event.number > expected):
                 expected = await self._replay(expected)
             elif event is not None and event.number >= expected:
-                self.events_lost += event.number - expected
+                self.events_lost += _lost(expected, event.number)
                 expected = event.number + 1
                 yield event
 
@@ -250,9 +255,8 @@ class MoteLink:
         self._overflowed = False
         answer = await self.control(ControlOp.REPLAY, struct.pack("<I", number))
         oldest = int.from_bytes(answer[:4], "little")
-        if number:
-            self.events_lost += max(0, oldest - number)
-        return max(oldest, number)
+        self.events_lost += _lost(number, oldest)
+        return oldest
 
     async def _next(self, queue: asyncio.Queue[Event]) -> Event | None:
         """None if nothing came for a while, but the link is up."""
@@ -378,6 +382,13 @@ def _parts(changes: Mapping[int, bytes | None]) -> list[dict[int, bytes | None]]
         parts[-1][wanted] = program
         room -= size
     return parts
+
+
+def _lost(expected: int, number: int) -> int:
+    """Events between the one expected and the one that came; a boot's numbers begin above a multiple of 65536."""
+    if not expected or number < expected:
+        return 0
+    return number - expected if number >> 16 == expected >> 16 else (number & 0xFFFF) - 1
 
 
 def _with_rows(info: Info, rows: list[AttributeRow]) -> Info:
