@@ -329,6 +329,7 @@ def test_a_required_core_is_tried_again_each_time(
         ("bench cloud", {"test", "cloud"}),
         ("bench all --strict", {"test", "cloud"}),
         ("cloud --check", {"cloud"}),
+        ("sim city --motes 20", {"sim"}),
         ("check", {"dev", "test"}),
     ],
 )

@@ -13,6 +13,7 @@ COMMANDS = {
     "pub": "publish readings to a cloud broker",
     "sub": "subscribe at a cloud broker, and print what it tells",
     "ls": "list a cloud broker's subscriptions, sources or mobile brokers",
+    "sim": "simulate a city of motes and brokers on a virtual radio",
     "test": "run the tests: all, or of core, mote, mobile, cloud, pipeline, system",
     "check": "check format, lint, types, sanitizers, a short fuzzing, coverage",
     "bench": "measure: matching, forest, json, or all, as tables",

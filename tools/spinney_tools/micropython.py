@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from spinney_tools.workloads.cache import default_folder
+from spinney_tools import cache
 
 PACKAGE = "@micropython/micropython-webassembly-pyscript"
 VERSION = "1.27.0"
@@ -36,7 +36,7 @@ def module() -> Path:
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             raise MicroPythonMissing(f"needs {program}: sudo apt install nodejs npm")
-    folder = default_folder().with_name(f"micropython-{VERSION}")
+    folder = cache.folder(f"micropython-{VERSION}")
     found = folder / "node_modules" / PACKAGE / "micropython.mjs"
     if not found.exists():
         _install(folder)

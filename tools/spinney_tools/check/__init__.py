@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from spinney_tools import clone, fuzz
-from spinney_tools.check import c_core, coverage, python
+from spinney_tools.check import c_core, coverage, firmware_types, mote, python
 from spinney_tools.check.step import Outcome, Place, Step, run_steps
 
 FUZZ_SECONDS = 24  # of all harnesses together
@@ -29,6 +29,8 @@ def all_steps() -> list[Step]:
         Step("C warnings, clang", functools.partial(c_core.warnings, "clang")),
         Step("types, mypy", python.mypy),
         Step("types, pyright", python.pyright),
+        Step("types of the firmware", firmware_types.firmware_types),
+        Step("size of the firmware", mote.sizes),
         Step("format and lint, ruff", python.ruff),
     ]
 

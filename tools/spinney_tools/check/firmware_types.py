@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from spinney_tools import cache
 from spinney_tools.check.step import Place, StepFailed, StepSkipped
-from spinney_tools.workloads.cache import default_folder
 
 STUBS = ("micropython-esp32-stubs==1.29.0.post1", "micropython-stdlib-stubs==1.29.0.post2")
 """Their own folder, for beside CPython's packages they would hide modules of other code."""
@@ -47,7 +47,7 @@ def settings(firmware: Path, stubs: Path, project: Path) -> dict[str, object]:
 
 def installed_stubs() -> Path:
     """The folder of the stubs; StepSkipped, or StepFailed where CI=true, if they cannot be had."""
-    folder = default_folder().with_name("micropython-stubs-" + STUBS[0].rpartition("=")[2])
+    folder = cache.folder("micropython-stubs-" + STUBS[0].rpartition("=")[2])
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
