@@ -530,10 +530,10 @@ SHT31_ANSWERS = (
 SCD4X_ANSWER = b"\x01\xf4\x33\x66\x67\xa2\x5e\xb9\x3c"
 SCD4X_VALUES = [500, 2500, 3700]
 
-# An SPS30 as recorded by PyPMS (over UART; the same singles, big-endian): PM1 5.23, PM2.5 9.47, PM4 12.65, PM10 13.28.
-SPS30_SINGLES = bytes.fromhex("40a78320411777bb414a5f8341548ddd")
+# An SPS30 as recorded by PyPMS (over UART; the same singles, big-endian): 6.97, 9.09, 10.48 (PM4) and 10.75.
+SPS30_SINGLES = bytes.fromhex("40df03da411162ae41279e32412c107e")
 SPS30_ANSWER = words(*[SPS30_SINGLES[i] << 8 | SPS30_SINGLES[i + 1] for i in range(0, 16, 2)])
-SPS30_VALUES = [5, 9, 13]
+SPS30_VALUES = [7, 9, 11]
 
 # A PMS5003 as shown in the README of RT-Thread's pmsxx package: PM1 4, PM2.5 5, PM10 8 (atmospheric; 3, 4, 7 standard).
 PMS5003_FRAME = bytes.fromhex("424d001c000300040007000400050008031b00f9001b0006000300039a0002a2")
