@@ -121,10 +121,9 @@ def test_more_connections_than_may_be_are_refused_and_harm_no_others(tmp_path: P
         Cloud(tmp_path / "data", "--limits-connections", str(most), program=REAL, ports=ANY_PORTS) as cloud,
         Client(cloud.port("MQTT"), "kit", secret="") as kit,
     ):
-        clients = []
+        clients: list[Raw] = []
         try:
-            for number in range(200):
-                clients.append(Raw(cloud.port("MQTT"), f"c{number}"))
+            clients.extend(Raw(cloud.port("MQTT"), f"c{number}") for number in range(200))
             accepted = [client for client in clients if client.accepted]
             assert most <= len(accepted) < 100
             kit.sub("hot", "n = 1")
