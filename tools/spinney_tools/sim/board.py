@@ -20,7 +20,7 @@ from typing import Any
 
 import greenlet  # type: ignore[import-untyped]
 
-from . import mp_asyncio, mp_bluetooth, mp_machine
+from . import mp_bluetooth, mp_machine
 from .battery import Battery
 from .flash import Flash, PowerCut
 from .importer import Importer
@@ -86,7 +86,6 @@ class Board:
         self._fate: BaseException | None = None
         self._is_over = False
         self._round = 0
-        self._asleep = -1
         self._watchdog: asyncio.TimerHandle | None = None
         self._timers: set[asyncio.TimerHandle] = set()
         self._task: asyncio.Task[None] | None = None
@@ -137,30 +136,21 @@ class Board:
             self._fiber.parent = greenlet.getcurrent()
             self._fiber.switch()
 
-    def sleep(self, seconds: float, is_light: bool = False, can_wake: bool = False) -> None:
-        """What time.sleep() and machine.lightsleep() do; with `can_wake`, wake() ends it."""
+    def sleep(self, seconds: float, is_light: bool = False) -> None:
+        """What time.sleep() and machine.lightsleep() do."""
         if self._fate is not None:
             raise self._fate
         real_s = max(0.0, seconds) / self._rate + self._ahead_s
         self._ahead_s = 0.0
         number, began_s = self._round, self._loop.time()
-        if can_wake:
-            self._asleep = number
         if real_s < _FOR_EVER_S:
             self.later(real_s, self._resume, number)
         try:
             self._block()
         finally:
-            self._asleep = -1
             consumption = self.battery.consumption
             current_ma = consumption.light_sleep_ma if is_light else consumption.awake_ma
             self.battery.pass_time(self._loop.time() - began_s, current_ma)
-
-    def wake(self) -> None:
-        """Something has happened that a sleeping scheduler waits for."""
-        if self._asleep >= 0:
-            number, self._asleep = self._asleep, -1
-            self.later(0.0, self._resume, number)
 
     def wait(self, work: Coroutine[Any, Any, None]) -> None:
         """Blocks the firmware until something asynchronous is done."""
@@ -247,7 +237,6 @@ class Board:
             "bluetooth": mp_bluetooth.module(self.ble),
             "machine": mp_machine.machine_module(self),
             "esp32": mp_machine.esp32_module(self),
-            "asyncio": mp_asyncio.module(self),
             "time": self._time(),
             "os": self._os(),
             "sys": self._sys(),

@@ -145,7 +145,7 @@ class _Command:
 
     def _publish(self, publication: dict[str, Any]) -> None:
         if self._out is not None:
-            print(json.dumps(publication), file=self._out)
+            print(json.dumps(publication), file=self._out, flush=True)
 
     def _tell(self, city: City) -> None:
         """The live line; on no terminal, it is left out."""

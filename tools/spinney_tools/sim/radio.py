@@ -81,6 +81,17 @@ class RadioController(Controller):
         if name in _LISTENING and "radio" in self.__dict__ and self.radio.is_on:
             self.air.heed(self.radio)
 
+    def send_hci_packet(self, packet: hci.HCI_Packet) -> None:
+        """As bumble's, which writes each packet down for its log first, and that takes longer than all else."""
+        if self.host:
+            asyncio.get_running_loop().call_soon(self.host.on_packet, bytes(packet))
+
+    def on_hci_packet(self, packet: hci.HCI_Packet) -> None:
+        if isinstance(packet, hci.HCI_Command):
+            self.on_hci_command_packet(packet)
+        elif isinstance(packet, hci.HCI_AclDataPacket):
+            self.on_hci_acl_data_packet(packet)
+
     def hear(self, advert: Advert, rssi_dbm: int) -> None:
         if self.le_scan_enable:
             kind = _Kind.ADV_IND if advert.connectable else _Kind.ADV_NONCONN_IND
