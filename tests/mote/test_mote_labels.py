@@ -220,6 +220,16 @@ def test_the_nearest_double_in_whole_numbers_is_the_double(n: int, d: int) -> No
     assert m / 2**shift == n / d
 
 
+def test_a_run_begins_anew_when_the_clock_is_set() -> None:
+    board = board_with(state("WHEN x > 2.5 UNTIL x <= 2.2", debounce=3.0))
+    told = []
+    for time, aged in ((10, True), (11, True), (1_763_424_000, False), (1_763_424_002, False), (1_763_424_003, False)):
+        board.sample.begin(time, aged)
+        board.sample.put(0, 300)
+        told.append(board.labels.observe(board.sample))
+    assert told == [0, 0, 0, 0, 1]
+
+
 def test_a_heartbeat_says_that_the_mote_is_there_and_changes_no_bit() -> None:
     board = board_with(state("WHEN x > 2.5 UNTIL x <= 2.2"), heartbeat=3)
     flags = []

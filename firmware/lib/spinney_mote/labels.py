@@ -35,15 +35,27 @@ class Labels:
         self.ring = events
         self._run = run
         self._scales = scales
+        self._aged = None
 
     def observe(self, sample):
         """Examines one sample by all programs; how many events it made."""
         before = self.ring.next
+        if self._aged is not sample.aged:
+            if self._aged is not None:
+                self._restart_runs()
+            self._aged = sample.aged
         at = self.table.first()
         while at:
             self._examine(at, sample)
             at = self.table.after(at)
         return self.ring.next - before
+
+    def _restart_runs(self):
+        """The clock was set: times before and after it do not compare."""
+        at = self.table.first()
+        while at:
+            self.table.image[at + 2] &= ~table.RUN & 0xFF
+            at = self.table.after(at)
 
     def _examine(self, at, sample):
         code = self.table.image

