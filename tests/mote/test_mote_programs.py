@@ -84,7 +84,7 @@ def test_good_programs_are_good() -> None:
         check(program)
 
 
-@pytest.mark.parametrize("program", GOOD)
+@pytest.mark.parametrize("program", GOOD, ids=TEXTS)
 def test_every_truncation_and_every_flipped_bit_is_refused(program: bytes) -> None:
     for size in range(len(program)):
         with pytest.raises(ProgramError):
@@ -105,23 +105,23 @@ def changed(program: bytes, at: int, value: int) -> bytes:
 BEGIN = part(GOOD[0], 0)[0]
 
 
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        (changed(GOOD[0], 0, 2), "version 2; this mote runs version 1"),
-        (changed(GOOD[0], 4, GOOD[0][4] ^ 1), "other attributes"),
-        (changed(GOOD[0], 1, 0x81), "flag"),
-        (changed(GOOD[0], 13, 0x88), "option"),
-        (changed(GOOD[0], 10, 0), "do not add up"),
-        (changed(GOOD[0], 1, 0), "state filter has an exit"),
-        (changed(GOOD[0], BEGIN, 0x60 | 6), "attribute"),
-        (changed(GOOD[0], BEGIN, 0x20 | 29), "attribute"),
-        (changed(GOOD[0], BEGIN, 7), "unknown or broken"),
-        (changed(GOOD[0], part(GOOD[0], 0)[0] + 4, 255), "jump"),
-        (changed(GOOD[0], part(GOOD[0], 0)[0] + 4, 1), "jump"),
-        (sealed(bytes(601)), "600 bytes"),
-    ],
-)
+SEALED_BUT_WRONG = [
+    (changed(GOOD[0], 0, 2), "version 2; this mote runs version 1"),
+    (changed(GOOD[0], 4, GOOD[0][4] ^ 1), "other attributes"),
+    (changed(GOOD[0], 1, 0x81), "flag"),
+    (changed(GOOD[0], 13, 0x88), "option"),
+    (changed(GOOD[0], 10, 0), "do not add up"),
+    (changed(GOOD[0], 1, 0), "state filter has an exit"),
+    (changed(GOOD[0], BEGIN, 0x60 | 6), "attribute"),
+    (changed(GOOD[0], BEGIN, 0x20 | 29), "attribute"),
+    (changed(GOOD[0], BEGIN, 7), "unknown or broken"),
+    (changed(GOOD[0], part(GOOD[0], 0)[0] + 4, 255), "jump"),
+    (changed(GOOD[0], part(GOOD[0], 0)[0] + 4, 1), "jump"),
+    (sealed(bytes(601)), "600 bytes"),
+]
+
+
+@pytest.mark.parametrize(("program", "reason"), SEALED_BUT_WRONG, ids=[reason for _, reason in SEALED_BUT_WRONG])
 def test_what_is_sealed_but_wrong_is_refused_with_the_reason(program: bytes, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
         check(program)
