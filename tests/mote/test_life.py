@@ -13,7 +13,7 @@ import pytest
 from mote_world import DEEPSLEEP, PWRON, READINGS, WATCHDOG, NoRtcWorld, World
 from spinney_boot import Pointer, read_pointer, write_pointer
 from spinney_mote import kept, wire
-from spinney_mote.life import HEALTHY_MS, REBOOT_DELAY_MS, VERSION, Life
+from spinney_mote.life import HEALTHY_MS, REBOOT_DELAY_MS, UPDATE_IDLE_MS, VERSION, Life
 from spinney_mote.ota import BEGIN
 
 from spinney import mote as host
@@ -164,6 +164,19 @@ def test_a_change_of_the_table_is_one_write_and_is_there_after_a_loss_of_power(t
     assert len(world.start(PWRON).table) == 1
 
 
+def test_bits_that_were_written_with_a_change_are_unknown_after_a_loss_of_power(tmp_path: Path) -> None:
+    world = World(tmp_path, sample_interval_s=10)
+    life = world.start()
+    life.change([program(HOT)], [])
+    READINGS["value"] = 2600
+    world.run(life, 10_000)
+    life.change([program(HOT, 8)], [])  # the first filter's bit is known by now
+    world.run(life, 10_000)
+    life = world.start(PWRON)
+    world.run(life, 5_000)
+    assert [(event.filter_id, event.sequence, event.bit) for event in events(life)] == [(7, 1, True), (8, 1, True)]
+
+
 def test_a_flash_that_is_full_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     world = World(tmp_path)
     life = world.start()
@@ -285,6 +298,27 @@ def test_it_stays_awake_while(tmp_path: Path, case: str) -> None:
     assert not life.may_sleep()
 
 
+def test_a_mote_that_sleeps_waits_for_a_sensor_to_warm_up(tmp_path: Path) -> None:
+    world = World(tmp_path, **SLEEPY)
+    READINGS["wait_ms"] = 30_000
+    life = world.start()
+    world.run(life, 60_000)
+    assert life.sample.present == 1
+    assert len(world.slept) == 1
+
+
+def test_an_update_that_nothing_comes_of_is_given_up(tmp_path: Path) -> None:
+    world = World(tmp_path, **SLEEPY)
+    life = world.start()
+    life.control(wire.OTA, bytes([BEGIN, 0, 16, 0, 0]))
+    world.run(life, UPDATE_IDLE_MS - 1000)
+    assert life.ota.is_open
+    assert world.slept == []
+    world.run(life, 60_000)
+    assert not life.ota.is_open
+    assert len(world.slept) == 1
+
+
 def test_it_sleeps_when_all_is_done(tmp_path: Path) -> None:
     world = World(tmp_path, **SLEEPY)
     life = world.start()
@@ -342,8 +376,8 @@ def test_bits_are_unknown_when_the_table_is_another_after_the_sleep(tmp_path: Pa
     life.change([program(HOT)], [])
     READINGS["value"] = 2600
     world.run(life, 60_000)
-    other = world.start(WATCHDOG)  # changed, but by a start that did not sleep
     rtc = world.rtc
+    other = world.start(WATCHDOG)  # changed, but by a start that did not sleep
     other.change([program("WHEN temperature > 20 UNTIL temperature <= 19")], [])
     world.rtc = rtc
     life = world.start(DEEPSLEEP)

@@ -8,7 +8,9 @@ from .table import TableError
 
 VERSION = "0.1.0"
 MEASURE_LIMIT_MS = 10_000  # a sensor that takes longer is missing from this sample and may be in the next
+SLEEPY_MEASURE_LIMIT_MS = 60_000  # with deep sleep there is no later: some sensors warm up for half a minute
 LEAST_SLEEP_MS = 2000
+UPDATE_IDLE_MS = 600_000  # an update of which nothing comes for so long is given up
 REBOOT_DELAY_MS = 500  # so that the answer goes out
 HEALTHY_MS = 30_000
 BUSY_TURN_MS = 20  # while a central is connected
@@ -54,6 +56,7 @@ class Life:
         self._sampled_ms = 0
         self._started_ms = 0
         self._reboot_ms = -1
+        self._update_ms = 0  # when the last part of an update came
         self._is_proven = False
 
     @property
@@ -101,6 +104,8 @@ class Life:
         more = self.radio is not None and self.radio.poll()
         self._measure(now)
         self._prove(now)
+        if self.ota.is_open and now - self._update_ms >= UPDATE_IDLE_MS:
+            self.ota.abort()
         if self._reboot_ms >= 0 and now >= self._reboot_ms:
             self._reboot_ms = -1
             self.board.reset()
@@ -137,6 +142,7 @@ class Life:
         elif op == wire.REBOOT:
             self.ask_reboot()
         elif op == wire.OTA:
+            self._update_ms = self.clock.advance()
             refused, answer = self.ota.control(payload)
             return (wire.REFUSED, refused.encode()) if refused else (wire.OK, answer)
         else:
@@ -150,11 +156,13 @@ class Life:
                 return self.sample.values[index] * attribute.p // attribute.q
         return wire.NO_BATTERY
 
+    @property
+    def _sleeps(self) -> bool:
+        return self.config.deep_sleep and self.store.keeps
+
     def may_sleep(self) -> bool:
         """Whether deep sleep is wanted, possible, worth it, and nobody waits for the mote."""
-        if not self.config.deep_sleep or not self.store.keeps or not self.sampling:
-            return False
-        if self._is_measuring or not self.samples:
+        if not self._sleeps or not self.sampling or self._is_measuring or not self.samples:
             return False
         if self.ota.is_open or self._reboot_ms >= 0 or (self.radio is not None and self.radio.busy):
             return False
@@ -196,7 +204,7 @@ class Life:
         wait_ms = 0
         for sensor in self.sensors:
             wait_ms = max(wait_ms, sensor.start())
-        self._ready_ms = now + min(wait_ms, MEASURE_LIMIT_MS)
+        self._ready_ms = now + min(wait_ms, SLEEPY_MEASURE_LIMIT_MS if self._sleeps else MEASURE_LIMIT_MS)
         self._is_measuring = True
         if not wait_ms:
             self._finish_sample(now)
