@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,14 +22,14 @@ MAX_CODES = 1000
 _codes: dict[tuple[str, int, int], types.CodeType] = {}
 
 
-def compiled(file: Path) -> types.CodeType:
+def compiled(file: str) -> types.CodeType:
     """The code of a file; many motes share one."""
-    about = file.stat()
-    key = (str(file), about.st_mtime_ns, about.st_size)
+    about = os.stat(file)  # noqa: PTH116 - at each start of each mote
+    key = (file, about.st_mtime_ns, about.st_size)
     if key not in _codes:
         if len(_codes) >= MAX_CODES:
             _codes.clear()
-        _codes[key] = compile(file.read_text("utf-8"), str(file), "exec", dont_inherit=True)
+        _codes[key] = compile(Path(file).read_text("utf-8"), file, "exec", dont_inherit=True)
     return _codes[key]
 
 
@@ -57,8 +58,8 @@ class Importer:
 
     def run(self, name: str) -> types.ModuleType | None:
         """Runs `boot.py` or `main.py`, if there is one."""
-        file = self._flash.found("/" + name)
-        return self._load(file, "__main__", "") if file.is_file() else None
+        file = self._flash.program(name)
+        return self._load(file, "__main__", "") if file else None
 
     def _import(
         self,
@@ -97,20 +98,20 @@ class Importer:
             return known
         relative = name.replace(".", "/")
         for folder in self._path:
-            start = "/" + folder.strip("/") + "/" if folder.strip("/.") else "/"
+            start = folder.strip("/") + "/" if folder.strip("/.") else ""
             for file, package in ((f"{start}{relative}/__init__.py", name), (f"{start}{relative}.py", "")):
-                found = self._flash.found(file)
-                if found.is_file():
+                found = self._flash.program(file)
+                if found is not None:
                     return self._load(found, name, package or name.rpartition(".")[0])
         if name in self._extra:
-            return self._load(self._extra[name], name, name.rpartition(".")[0])
+            return self._load(str(self._extra[name]), name, name.rpartition(".")[0])
         if name.split(".")[0].removeprefix("u") in PLAIN:
             return importlib.import_module(name.removeprefix("u"))
         raise ModuleNotFoundError(f"no module named '{name}'", name=name)
 
-    def _load(self, file: Path, name: str, package: str) -> types.ModuleType:
+    def _load(self, file: str, name: str, package: str) -> types.ModuleType:
         made = types.ModuleType(name)
-        made.__dict__.update(__file__=str(file), __package__=package, __builtins__=self._builtins)
+        made.__dict__.update(__file__=file, __package__=package, __builtins__=self._builtins)
         self.modules[name] = made
         try:
             exec(compiled(file), made.__dict__)  # noqa: S102 - firmware is what this is for

@@ -144,6 +144,20 @@ class RadioController(Controller):
         self.send_hci_packet(hci.HCI_LE_Advertising_Report_Event([report]))
 
 
+class _Host(Host):
+    """Without the log of each packet, too."""
+
+    def on_hci_packet(self, packet: hci.HCI_Packet) -> None:
+        if isinstance(packet, hci.HCI_Event):
+            self.on_hci_event_packet(packet)
+        elif isinstance(packet, hci.HCI_AclDataPacket):
+            self.on_hci_acl_data_packet(packet)
+
+    def send_hci_packet(self, packet: hci.HCI_Packet) -> None:
+        if self.hci_sink:
+            self.hci_sink.on_packet(bytes(packet))
+
+
 @dataclass(eq=False)
 class Radio:
     """One radio at a place: of a mote, or an adapter of a mobile broker.
@@ -170,7 +184,7 @@ class Radio:
 
     def _build(self) -> None:
         self.controller = RadioController(self, self.air, self.public_address, self.fragment_bytes)
-        host = Host(self.controller, AsyncPipeSink(self.controller))
+        host = _Host(self.controller, AsyncPipeSink(self.controller))
         self.device = Device(name=self.name, address=hci.Address(self.address), host=host)
         self.device.keystore = MemoryKeyStore()
 
