@@ -481,6 +481,18 @@ def test_a_set_on_trial_is_good_after_half_a_minute_with_a_sample(tmp_path: Path
     assert read_pointer(world.files).good == 1
 
 
+def test_a_set_on_trial_that_takes_no_sample_is_not_good(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    READINGS["wait_ms"] = 5000
+    life = on_trial(world)
+    life.turn()  # begins to measure
+    world.ms += HEALTHY_MS
+    life._is_measuring = True
+    life._ready_ms = world.ms + 10_000
+    life.turn()
+    assert read_pointer(world.files).trial == 1
+
+
 def test_a_set_on_trial_that_sleeps_is_good_before_its_first_sleep(tmp_path: Path) -> None:
     world = World(tmp_path, **SLEEPY)
     life = on_trial(world)

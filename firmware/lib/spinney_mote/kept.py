@@ -10,7 +10,7 @@ BOOTS_RESERVED = 16  # boot numbers taken by one write of flash
 _VERSION = b"\x01"  # of the state; an update may bring another
 _BOOT = "boot"
 _NUMBERS = "<IIIIIIIIHH"
-"""Boot, sequence, slept ms, CRC of the table, first event, next event, dropped events, samples refused, bytes of
+"""Boot, sequence, slept ms, mark of the table, first event, next event, dropped events, samples refused, bytes of
 statuses, bytes of events."""
 _NUMBERS_AT = 1 + STATE_BYTES
 _HEAD_BYTES = _NUMBERS_AT + 36
@@ -96,7 +96,7 @@ def keep(store, clock, programs, events, sample, slept_ms: int, room: int) -> bo
         sample.boot,
         sample.sequence,
         slept_ms,
-        programs.crc & 0xFFFFFFFF,
+        _mark(programs),
         events.first,
         events.next,
         events.dropped,
@@ -117,16 +117,21 @@ def kept_boot(state):
 def wake(state, clock, programs, events, sample) -> None:
     """Goes on after a sleep, with the same boot, from what `keep` kept; `programs` are loaded already."""
     numbers = struct.unpack(_NUMBERS, state[_NUMBERS_AT:_HEAD_BYTES])
-    boot, sequence, slept_ms, crc, first, following, dropped, outside, statuses, contents = numbers
+    boot, sequence, slept_ms, mark, first, following, dropped, outside, statuses, contents = numbers
     clock.wake(state[1:_NUMBERS_AT], slept_ms)
     sample.boot = boot
     sample.sequence = sequence
     sample.outside = outside
     at = _HEAD_BYTES
-    if crc != programs.crc & 0xFFFFFFFF or not _set_statuses(programs, state[at : at + statuses]):
+    if mark != _mark(programs) or not _set_statuses(programs, state[at : at + statuses]):
         programs.forget()
     at += statuses
     events.restore(state[at : at + contents], first, following, dropped)
+
+
+def _mark(programs) -> int:
+    """Differs after each change of the table."""
+    return (programs.crc ^ programs.generation) & 0xFFFFFFFF
 
 
 def _statuses(programs) -> bytes:
