@@ -213,6 +213,14 @@ def test_a_dead_band_moves_as_doubles_do_not_as_raw_numbers_do() -> None:
         assert feed(board, start, end) == [(1, False), (2, True)][: 1 + moved]
 
 
+def test_a_dead_band_waits_while_its_attribute_is_missing() -> None:
+    subscription = state("WHEN x > 2.5 UNTIL x <= 2.2", dead_band=DeadBand(attribute="y", by=0.3))
+    history = [Reading(0, 0), Reading(300, None), Reading(300, 1), Reading(300, 2), Reading(0, None), Reading(0, 10)]
+    compare(subscription, history)
+    board = board_with(subscription)
+    assert [board.observe(reading) for reading in history] == [1, 0, 0, 1, 0, 1]
+
+
 @settings(max_examples=300)
 @given(st.integers(1, 2**62), st.integers(1, 2**40))
 def test_the_nearest_double_in_whole_numbers_is_the_double(n: int, d: int) -> None:
