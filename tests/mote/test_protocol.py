@@ -17,6 +17,7 @@ from spinney_mote import bonds, bthome, ring, samples, table, upload, wire
 from spinney_mote import gatt as gatt_module
 from spinney_mote.bonds import Bonds
 from spinney_mote.gatt import Gatt
+from spinney_mote.radio import Radio
 from spinney_mote.sensor import Attribute
 from spinney_mote.upload import Upload
 
@@ -218,6 +219,7 @@ def test_what_is_out_of_order_damaged_or_too_large_is_refused() -> None:
     one = program(1)
     assert writer.put(1, one, 180) == (Status.OUT_OF_ORDER, 0)
     writer.put(1, one)
+    assert writer.put(1, one, 200) == (Status.OUT_OF_ORDER, 180)
     assert writer.put(1, program(1, 301), 180)[0] == Status.OUT_OF_ORDER
     bad = bytearray(protocol.put_write(1, one, 180))
     bad[-1] ^= 1
@@ -341,7 +343,12 @@ class Ble:
         self.values: dict[int, bytes] = {}
         self.sent: list[tuple[int, int, bytes]] = []
         self.room = 100
+        self.refuse = 0  # so many, then there is room again
         self.buffers: dict[int, int] = {}
+        self.dropped: list[int] = []
+        self.irq: Any = lambda handler: setattr(self, "handler", handler)
+        self.handler: Any = None
+        self.active = self.config = self.gap_advertise = lambda *_, **__: None
 
     def gatts_register_services(self, services: Any) -> Any:
         return (tuple(range(1, 1 + len(services[0][1]))),)
@@ -355,8 +362,12 @@ class Ble:
     def gatts_read(self, handle: int) -> bytes:
         return self.values[handle]
 
+    def gap_disconnect(self, handle: int) -> None:
+        self.dropped.append(handle)
+
     def gatts_notify(self, handle: int, value: int, data: bytes) -> None:
-        if not self.room:
+        if not self.room or self.refuse:
+            self.refuse = max(0, self.refuse - 1)
             raise OSError(12)
         self.room -= 1
         self.sent.append((handle, value, bytes(data)))
@@ -372,6 +383,8 @@ class Life:
         self.ring = ring.Ring(4096)
         self.clock = SimpleNamespace(epoch_ms=lambda: None, advance=lambda: 0, is_set=False, drift_ppm=0)
 
+        self.store = Store()
+
     change = control = free_heap = battery = lambda *_: 0
 
 
@@ -383,7 +396,7 @@ def service() -> tuple[Gatt, Ble, Life]:
 CONTROL_HANDLE = 5
 
 
-def ask(gatt: Gatt, ble: Ble, op: int, payload: bytes = b"", handle: int = 0) -> None:
+def ask(gatt: Any, ble: Ble, op: int, payload: bytes = b"", handle: int = 0) -> None:
     ble.values[CONTROL_HANDLE] = bytes([op, 1]) + payload
     gatt.written(handle, CONTROL_HANDLE, 0)
 
@@ -421,11 +434,10 @@ def test_an_answer_without_room_comes_later_and_before_the_events_it_asks_for() 
     gatt.find(0).mtu = 247
     life.sample.begin(1, False)
     life.ring.add(1, 1, life.sample, ring.LABEL)
-    ble.room = 0
+    ble.refuse = 1
     ask(gatt, ble, ControlOp.REPLAY, struct.pack("<I", 1))
     gatt.poll(0)
     assert ble.sent == []
-    ble.room = 9
     gatt.poll(0)
     gatt.poll(0)
     assert [value for _, value, _ in ble.sent] == [CONTROL_HANDLE, 2]
@@ -463,6 +475,75 @@ def test_a_whole_crash_is_read_in_parts() -> None:
             break
         text += part
     assert text.decode() == life.last_crash
+
+
+def test_a_number_that_the_ring_does_not_know_asks_for_all_events() -> None:
+    gatt, ble, life = service()
+    gatt.joined(0, 0)
+    gatt.find(0).mtu = 247
+    life.sample.begin(1, False)
+    life.ring.add(1, 1, life.sample, ring.LABEL)
+    ask(gatt, ble, ControlOp.REPLAY, struct.pack("<I", 999_999))
+    gatt.poll(0)
+    assert Answer.decode(ble.sent[0][2]).payload == struct.pack("<II", 1, 2)
+    assert Event.decode(ble.sent[1][2]).number == 1
+
+
+# ---- who may write, by what a stack says and in which order
+
+ENCRYPTED, SECRET, PASSKEY = 28, 30, 31
+OURS = (SECRET, (1, b"peer", b"key"))
+PEERS = (SECRET, (2, b"peer", b"key"))
+BONDED = (ENCRYPTED, (0, True, True, True, 16))
+NOT_BONDED = (ENCRYPTED, (0, True, True, False, 16))
+UNAUTHENTICATED = (ENCRYPTED, (0, True, False, True, 16))
+ASKED = (PASSKEY, (0, 3, 0))
+KNOWN_SECRETS = b"\2\5\1other1"
+
+
+@pytest.mark.parametrize(
+    ("passkey", "is_open", "told", "trusted", "dropped"),
+    [
+        (None, True, [OURS, PEERS, BONDED], True, False),
+        (None, True, [NOT_BONDED, PEERS], True, False),
+        (None, True, [NOT_BONDED], False, False),
+        (None, True, [], False, False),
+        (None, False, [PEERS, BONDED], False, True),
+        (None, False, [NOT_BONDED, PEERS], False, True),
+        (None, False, [BONDED], True, False),
+        (7, True, [ASKED, PEERS, BONDED], True, False),
+        (7, True, [PEERS, BONDED], False, True),
+        (7, True, [ASKED, PEERS, UNAUTHENTICATED], False, False),
+        (7, False, [UNAUTHENTICATED], False, False),
+    ],
+)
+def test_who_may_write(
+    passkey: int | None, is_open: bool, told: list[tuple[int, Any]], trusted: bool, dropped: bool
+) -> None:
+    ble, life, now = Ble(), Life(), [1000]
+    ble.gap_passkey = lambda *_: None  # type: ignore[attr-defined]
+    life.store.files["bonds"] = KNOWN_SECRETS
+    bluetooth = SimpleNamespace(UUID=str, BLE=lambda: ble)
+    radio = Radio(bluetooth, life, life.store, lambda: now[0], passkey=passkey, pairing_s=60 if is_open else 0)
+    radio.start()
+    ble.handler(1, (0, 0, b"address"))
+    for event, data in told:
+        now[0] += 100
+        ble.handler(event, data)
+    ask(radio.gatt, ble, ControlOp.PING)
+    radio.poll()
+    assert [Answer.decode(data).status for _, _, data in ble.sent] == [Status.OK if trusted else Status.NOT_ALLOWED]
+    assert bool(ble.dropped) == dropped
+
+
+def test_one_central_too_many_is_sent_away() -> None:
+    ble, life = Ble(), Life()
+    radio = Radio(SimpleNamespace(UUID=str, BLE=lambda: ble), life, life.store, lambda: 0)
+    radio.start()
+    for handle in range(gatt_module.MAX_CENTRALS + 1):
+        ble.handler(1, (handle, 0, b"address"))
+    assert ble.dropped == [gatt_module.MAX_CENTRALS]
+    assert radio.turned_away == 1
 
 
 # ---- MicroPython

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from bleak import BleakClient
-from bleak.exc import BleakError
+from bleak.exc import BleakError, BleakGATTProtocolError
 from radio_kit import (
     HOT,
     OTHER,
@@ -154,12 +154,12 @@ def test_a_change_is_all_or_nothing_and_a_refusal_says_why(tmp_path: Path) -> No
 
 def test_a_large_change_goes_in_several_commits_that_add_before_they_drop(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
-        many = {number: program(HOT, number) for number in range(100)}
+        many = {number: program(HOT if number < 70 else LONG, number) for number in range(85)}
         async with linked() as mote:
             crc = await mote.change_filters(many)
             assert crc == protocol.table_crc(list(many.values()))
-            assert len(scene.life.table) == 100
-            assert await mote.change_filters({200: program(HOT, 200)}, range(100)) == protocol.table_crc(
+            assert len(scene.life.table) == 85
+            assert await mote.change_filters({200: program(HOT, 200)}, range(85)) == protocol.table_crc(
                 [program(HOT, 200)]
             )
 
@@ -421,6 +421,16 @@ def test_the_clock_is_set_over_the_air(tmp_path: Path) -> None:
     on_air(tmp_path, play)
 
 
+def test_what_is_written_as_time_is_not_what_is_read(tmp_path: Path) -> None:
+    async def play(_: Scene) -> None:
+        async with connected() as client:
+            await client.write_gatt_char(protocol.TIME, bytes(8), response=True)
+            value = bytes(await client.read_gatt_char(protocol.TIME))
+        assert protocol.MoteTime.decode(value).epoch_ms is None
+
+    on_air(tmp_path, play)
+
+
 def test_sampling_can_be_switched_off_and_on(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with linked() as mote:
@@ -495,6 +505,18 @@ def test_who_has_not_paired_may_read_and_not_write(tmp_path: Path) -> None:
             with pytest.raises(PairingNeeded):
                 await mote.set_sampling(False)
         assert await table_crc() == 0
+
+    on_air(tmp_path, play, bonded_writes=True)
+
+
+def test_a_board_that_can_refuses_such_writes_before_the_firmware_sees_them(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        async with connected() as client:
+            for where in (protocol.FILTERS, protocol.CONTROL, protocol.TIME):
+                with pytest.raises(BleakGATTProtocolError):
+                    await client.write_gatt_char(where, bytes(11), response=True)
+            await asyncio.sleep(0.5)
+        assert scene.life.radio.gatt.writes_refused == 0
 
     on_air(tmp_path, play, bonded_writes=True)
 

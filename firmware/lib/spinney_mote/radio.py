@@ -165,7 +165,6 @@ class Radio:
                 self._drop(data[0])
         elif event == _CENTRAL_DISCONNECT:
             gatt.left(data[0])
-            self._shown = None
         elif event == _MTU_EXCHANGED:
             central = gatt.find(data[0])
             if central is not None:
