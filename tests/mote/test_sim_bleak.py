@@ -52,8 +52,12 @@ def test_services_properties_and_mtu_are_what_the_firmware_registered() -> None:
 def test_values_longer_than_a_packet_are_read_and_written_whole() -> None:
     async def talk(client: BleakClient, peripheral: Peripheral) -> None:
         assert await client.read_gatt_char(READ) == b"a long value " * 20
+        sizes: list[int] = []
+        sender = bleak_backend.adapter().radio
+        sender.sent = lambda data: sizes.append(len(data))  # type: ignore[method-assign]
         await client.write_gatt_char(WRITE, b"x" * 500, response=True)
         assert peripheral.written == [b"x" * 500]
+        assert max(sizes) <= client.mtu_size + 4, "L2CAP's head, and no more than the MTU"
         with pytest.raises(BleakError):
             await client.write_gatt_char(WRITE, b"x" * 513, response=True)
 

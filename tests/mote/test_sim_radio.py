@@ -74,6 +74,8 @@ def test_nobody_is_heard_beyond_the_range_and_few_at_its_edge() -> None:
     assert near > 250
     assert 0 < at_edge < near * 0.8
     assert beyond == 0
+    assert PLAIN.loss(PLAIN.sensitivity_dbm - 0.1) == 1.0
+    assert PLAIN.loss(PLAIN.sensitivity_dbm + 20.0) < 1e-6
 
 
 def test_adverts_come_at_their_interval_with_the_random_delay_of_the_standard() -> None:
@@ -220,7 +222,8 @@ def test_back_in_range_in_time_what_was_held_arrives_in_order() -> None:
                 assert peripheral.written == []
                 peripheral.radio.move((1.0, 0.0))
                 await client.write_gatt_char(WRITE, b"last", response=True)
-        return peripheral.written
+        written: list[bytes] = peripheral.written
+        return written
 
     assert clock.run(wander()) == [b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"last"]
 
