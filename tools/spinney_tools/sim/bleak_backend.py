@@ -394,29 +394,11 @@ class BleakClientVirtual(BaseBleakClient):
         limit = MAX_VALUE_BYTES if response else self.mtu_size - _WRITE_OVERHEAD_BYTES
         if len(data) > limit:
             raise BleakError(f"{len(data)} bytes are more than fit: {limit}")
-        await self._write(characteristic.obj.client, characteristic.handle, bytes(data), response)
+        await self._done(characteristic.obj.client.write_value(characteristic.handle, bytes(data), response))
 
     async def write_gatt_descriptor(self, descriptor: BleakGATTDescriptor, data: SizedBuffer) -> None:
         self._needed()
-        await self._write(descriptor.obj.client, descriptor.handle, bytes(data), True)
-
-    async def _write(self, client: Any, handle: int, data: bytes, response: bool) -> None:
-        """What exceeds one packet goes as a prepared write, as BlueZ does it."""
-        room = self.mtu_size - _WRITE_OVERHEAD_BYTES
-        if len(data) <= room:
-            await self._done(client.write_value(handle, data, response))
-            return
-        step = room - 2
-        for at in range(0, len(data), step):
-            part = data[at : at + step]
-            request = att.ATT_Prepare_Write_Request(attribute_handle=handle, value_offset=at, part_attribute_value=part)
-            await self._requested(client, request)
-        await self._requested(client, att.ATT_Execute_Write_Request(flags=1))
-
-    async def _requested(self, client: Any, request: att.ATT_PDU) -> None:
-        answer = await self._done(client.send_request(request))
-        if isinstance(answer, att.ATT_Error_Response):
-            raise BleakGATTProtocolError(answer.error_code)
+        await self._done(descriptor.obj.client.write_value(descriptor.handle, bytes(data), True))
 
     # ---- notifications
 
