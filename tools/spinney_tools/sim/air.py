@@ -41,6 +41,7 @@ class Receiver(Transmitter, Protocol):
 
     def listening(self) -> float:
         """The share of time it listens: 0 is off."""
+        ...
 
     def hear(self, advert: Advert, rssi_dbm: int) -> None: ...
 

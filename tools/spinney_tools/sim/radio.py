@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bumble import hci
 from bumble.controller import Controller, LegacyAdvertiser
 from bumble.core import PhysicalTransport
-from bumble.device import Device
+from bumble.device import AdvertisingType, Device
 from bumble.host import Host
 from bumble.keys import MemoryKeyStore
 from bumble.transport.common import AsyncPipeSink
@@ -22,8 +22,9 @@ from .air import Advert, Air
 from .propagation import Place
 
 _Kind = hci.HCI_LE_Advertising_Report_Event.EventType
-_Type = hci.HCI_LE_Set_Advertising_Parameters_Command.AdvertisingType
-_ADVERTS = (_Type.ADV_IND, _Type.ADV_SCAN_IND, _Type.ADV_NONCONN_IND)
+_CONNECTABLE = AdvertisingType.UNDIRECTED_CONNECTABLE_SCANNABLE
+_SCANNABLE = (_CONNECTABLE, AdvertisingType.UNDIRECTED_SCANNABLE)
+_ADVERTS = (*_SCANNABLE, AdvertisingType.UNDIRECTED)
 _UNIT_S = 0.000625
 _ADV_DELAY_S = 0.010
 """Each event comes up to this much late, as the standard wants it, so that two motes do not collide for ever."""
@@ -48,7 +49,7 @@ class _Advertiser(LegacyAdvertiser):
             controller.radio.adverts += 1
             controller.radio.sent_bytes += len(self.advertising_data)
             controller.air.transmit(
-                controller.radio, self.address, self.advertising_data, kind == _Type.ADV_IND, kind in _ADVERTS[:2]
+                controller.radio, self.address, self.advertising_data, kind == _CONNECTABLE, kind in _SCANNABLE
             )
 
     def _on_timer_fired(self) -> None:
