@@ -207,7 +207,7 @@ def test_an_upload_goes_on_where_it_was_cut_off_and_a_repeated_chunk_does_no_har
     writer = Writer()
     one = program(1)
     writer.put(1, one)
-    status, reply, _ = writer.write(protocol.filter_write(FilterOp.STATUS, 1, 0, 300, zlib.crc32(one)))
+    status, reply, _ = writer.write(protocol.filter_write(FilterOp.STATUS, 1, 0, 300, protocol.program_crc(one)))
     assert (status, reply.received) == (Status.OK, 180)
     assert writer.put(1, one, 180) == (Status.OK, 300)
     assert writer.put(1, one, 180) == (Status.OK, 300)
@@ -580,3 +580,18 @@ def test_micropython_makes_the_same_bytes() -> None:
     assert bytes.fromhex(response) == bthome.scan_response("kitchen", 0xDEADBEEF, 70_001, 65_537, 0x1234567)
     assert [row.object_id for row in Info.decode(bytes.fromhex(info)).attributes] == [2, 3]
     assert int(crc) == wire.staged_crc({1: 5, 7: None, 3: 0xFFFFFFFF})
+
+
+def test_another_program_of_the_same_id_and_size_has_another_sum() -> None:
+    """A program ends with its own CRC, and CRC-32 over both is one number for all programs."""
+
+    def sealed(body: bytes) -> bytes:
+        return body + zlib.crc32(body).to_bytes(4, "little")
+
+    one, other = sealed(b"\x01\x00\x07\x00 temp > 3"), sealed(b"\x01\x00\x07\x00 temp > 4")
+    assert zlib.crc32(one) == zlib.crc32(other)
+    assert protocol.program_crc(one) != protocol.program_crc(other)
+    assert protocol.table_crc([one]) != protocol.table_crc([other])
+    assert protocol.staged_crc({7: one}) != protocol.staged_crc({7: other})
+    for program in (one, other):
+        assert wire.program_crc(program) == protocol.program_crc(program)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import struct
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -600,7 +599,7 @@ def nonsense(chance: random.Random, where: str) -> bytes:
         op = chance.choice([1, 1, 1, 2, 3, 4, 5, chance.randrange(256)])
         offset = chance.choice([0, 0, 0, len(good) // 2, chance.randrange(700)])
         size = chance.choice([len(good), len(good), chance.randrange(65536)])
-        crc = chance.choice([zlib.crc32(good), 0, chance.getrandbits(32)])
+        crc = chance.choice([protocol.program_crc(good), 0, chance.getrandbits(32)])
         chunk = bytearray(good[offset : offset + 180])
         if chunk and chance.random() < 0.5:
             chunk[chance.randrange(len(chunk))] ^= 1 << chance.randrange(8)

@@ -7,7 +7,7 @@ that does not fit: newest() then finds the old one. The status is not under the 
 from binascii import crc32
 from struct import pack_into
 
-from .programs import check, filter_id, number
+from .programs import TRAILER, check, filter_id, number
 
 MAGIC = 0x4653
 VERSION = 1
@@ -157,7 +157,8 @@ def _programs_crc(image):
         end = at + ENTRY + number(image, at, 2) if at + ENTRY <= len(image) else 0
         if not at < end <= len(image):
             return -1
-        crc = crc32(bytes(image[at + ENTRY : end]), crc)
+        # its own CRC first: in the order in which it stands, CRC-32 is the same for every program
+        crc = crc32(bytes(image[at + ENTRY : end - TRAILER]), crc32(bytes(image[end - TRAILER : end]), crc))
         at = end
     return crc
 

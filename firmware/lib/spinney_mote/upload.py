@@ -3,7 +3,6 @@
 What is staged outlives a connection, so that the next one goes on where the last was cut off.
 """
 
-from binascii import crc32
 from struct import pack, unpack_from
 
 from . import wire
@@ -71,7 +70,7 @@ class Upload:
         """How much of a program is here."""
         wanted, size, crc = key
         program = self._staged.get(wanted)
-        if program is not None and len(program) == size and crc32(program) == crc:
+        if program is not None and len(program) == size and wire.program_crc(program) == crc:
             return size
         return len(self._program) if key == self._key else 0
 
@@ -95,7 +94,7 @@ class Upload:
         program = bytes(self._program)
         self._key = None
         self._program = bytearray()
-        if crc32(program) != key[2]:
+        if wire.program_crc(program) != key[2]:
             return wire.DAMAGED
         if program[2:4] != pack("<H", key[0]):
             return wire.MALFORMED
@@ -114,7 +113,7 @@ class Upload:
         sums = {}
         for wanted in self._staged:
             program = self._staged[wanted]
-            sums[wanted] = None if program is None else crc32(program)
+            sums[wanted] = None if program is None else wire.program_crc(program)
         if count != len(sums) or crc != wire.staged_crc(sums):
             return self._reply(wire.COMMIT, wire.DAMAGED, 0, 0, table_crc)
         add = [program for program in self._staged.values() if program is not None]

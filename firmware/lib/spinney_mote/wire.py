@@ -119,6 +119,11 @@ def info(head, version, name, crash, attributes, numbers):
     return value
 
 
+def program_crc(program):
+    """With its own CRC first: in the order in which it stands, CRC-32 is the same for every program."""
+    return crc32(program[:-4], crc32(program[-4:]))
+
+
 def staged_crc(staged):
     """One sum over staged changes, {filter id: CRC-32 of its program, or None to drop it}, in order of their ids."""
     total = 0

@@ -12,7 +12,7 @@ LAUNCHER = "spinney"
 
 
 def ruff(place: Place) -> str:
-    paths = [LAUNCHER, "native", *TYPED[1:], "tests"]
+    paths = [LAUNCHER, "firmware", "native", *TYPED[1:], "tests"]
     command([sys.executable, "-m", "ruff", "format", "--check", *paths], place)
     command([sys.executable, "-m", "ruff", "check", *paths], place)
     return ""

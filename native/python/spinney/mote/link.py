@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import struct
-import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from time import time as wall_clock
 from types import TracebackType
@@ -45,6 +44,7 @@ from .protocol import (
     control_write,
     decode_rows,
     filter_write,
+    program_crc,
     put_write,
     staged_crc,
 )
@@ -203,7 +203,7 @@ class MoteLink:
 
     async def _put(self, wanted: int, program: bytes) -> FilterReply:
         """All chunks, from the one on that the mote lacks."""
-        size, crc = len(program), zlib.crc32(program)
+        size, crc = len(program), program_crc(program)
         reply = await self._filters(FilterOp.STATUS, wanted, 0, size, crc)
         for _ in range(MAX_TURNS * (1 + size // MAX_CHUNK)):
             if reply.received >= size:

@@ -348,7 +348,12 @@ def filter_write(
 def put_write(filter_id: int, program: bytes, offset: int) -> bytes:
     """The chunk of a program that begins at `offset`."""
     chunk = program[offset : offset + MAX_CHUNK]
-    return filter_write(FilterOp.PUT, filter_id, offset, len(program), zlib.crc32(program), chunk)
+    return filter_write(FilterOp.PUT, filter_id, offset, len(program), program_crc(program), chunk)
+
+
+def program_crc(program: bytes, before: int = 0) -> int:
+    """With its own CRC first: in the order in which it stands, CRC-32 is the same for every program."""
+    return zlib.crc32(program[:-4], zlib.crc32(program[-4:], before))
 
 
 def staged_crc(staged: Mapping[int, bytes | None]) -> int:
@@ -356,7 +361,7 @@ def staged_crc(staged: Mapping[int, bytes | None]) -> int:
     total = 0
     for wanted in sorted(staged):
         program = staged[wanted]
-        crc = 0 if program is None else zlib.crc32(program)
+        crc = 0 if program is None else program_crc(program)
         total = zlib.crc32(struct.pack("<HBI", wanted, program is not None, crc), total)
     return total
 
@@ -370,5 +375,5 @@ def table_crc(programs: Sequence[bytes]) -> int:
     """What a mote says when these programs, and no others, are in its table."""
     total = 0
     for program in sorted(programs, key=lambda one: int.from_bytes(one[2:4], "little")):
-        total = zlib.crc32(program, total)
+        total = program_crc(program, total)
     return total
