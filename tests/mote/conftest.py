@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-FIRMWARE = TESTS.parent / "firmware" / "lib"
+from places import FIRMWARE, TESTS
+
 sys.path[:0] = [str(FIRMWARE), str(TESTS / "core")]

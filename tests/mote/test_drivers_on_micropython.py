@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sensor_kit
-from conftest import FIRMWARE
+from places import FIRMWARE
 from spinney_mote.drivers import DRIVERS
 
 from spinney_tools import micropython

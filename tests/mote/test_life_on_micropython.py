@@ -9,7 +9,7 @@ from pathlib import Path
 
 import life_story
 import pytest
-from conftest import FIRMWARE
+from places import FIRMWARE
 
 from spinney import mote, parse
 from spinney.known import Known

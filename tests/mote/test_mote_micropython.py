@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import FIRMWARE
 from machine_kit import ATTRIBUTES, KNOWN
 from machine_kit import run as run_here
+from places import FIRMWARE
 from spinney_mote import programs
 from vector_motes import MoteVector, expressed, vectors
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import FIRMWARE
+from places import FIRMWARE
 from spinney_mote import bonds, bthome, ring, samples, table, upload, wire
 from spinney_mote import gatt as gatt_module
 from spinney_mote.bonds import Bonds
