@@ -32,8 +32,10 @@ def test_a_subscriptions_topic_has_its_sid(client, sid):
 
 @pytest.mark.parametrize(
     "topic",
-    ["spinney/a/reply", "spinney/a/note/s", "spinney/a/act", "spinney/*/pub", "spinney/a b/pub", "spinney//pub"]
-    + ["spinney/a/sub", "spinney/a/sub/", "spinney/a/sub/s/t", "spinney/a/pub/x", "other/a/pub", "spinney/a", ""],
+    [
+        *("spinney/a/reply", "spinney/a/note/s", "spinney/a/act", "spinney/*/pub", "spinney/a b/pub", "spinney//pub"),
+        *("spinney/a/sub", "spinney/a/sub/", "spinney/a/sub/s/t", "spinney/a/pub/x", "other/a/pub", "spinney/a", ""),
+    ],
 )
 def test_a_topic_that_no_client_may_use(topic):
     assert parse_topic(topic) is None
