@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -29,7 +30,11 @@ _tests: Counter[str] = Counter()
 
 
 def pytest_configure() -> None:
-    """Decides once between C and pure Python; a machine without a compiler runs the tests, too."""
+    """Decides once between C and pure Python; a machine without a compiler runs the tests, too.
+
+    What a shell starts in the background ignores Ctrl-C, and so would all that tests start.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", native.NativeCoreMissing)
         native.core()
