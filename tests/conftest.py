@@ -32,9 +32,11 @@ _tests: Counter[str] = Counter()
 def pytest_configure() -> None:
     """Decides once between C and pure Python; a machine without a compiler runs the tests, too.
 
-    What a shell starts in the background ignores Ctrl-C, and so would all that tests start.
+    What a shell starts in the background ignores Ctrl-C, and what nohup starts ignores a closed terminal, and so would
+    all that tests start.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", native.NativeCoreMissing)
         native.core()
