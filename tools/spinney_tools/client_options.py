@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from spinney.client.address import DEFAULT, VARIABLE
+from spinney.client.errors import ConnectionRefused
 from spinney.errors import SpinneyError
 
 DONE, REFUSED, ERROR, INTERRUPTED = 0, 1, 2, 130
@@ -70,6 +71,13 @@ def first_line(file: Path) -> str:
     if not lines or not lines[0]:
         raise OptionError(f"{file}: its first line is empty")
     return lines[0]
+
+
+def advice(error: Exception) -> str:
+    """What else to try, behind an error's own words."""
+    if isinstance(error, ConnectionRefused) and error.user is None:
+        return "; give --user and --password-file"
+    return ""
 
 
 def say(text: str) -> None:

@@ -11,10 +11,10 @@ import time
 from collections import OrderedDict
 from pathlib import Path
 
-from spinney.client import ClientError, ConnectionRefused, NotStored, Publisher
+from spinney.client import ClientError, NotStored, Publisher
 from spinney.errors import PublicationError, SpinneyError
 
-from .client_options import DONE, ERROR, INTERRUPTED, REFUSED, add_access, certificate, password, say
+from .client_options import DONE, ERROR, INTERRUPTED, REFUSED, add_access, advice, certificate, password, say
 from .match.errors import InputError
 from .match.progress import Progress
 from .match.readings import MAX_LINE_BYTES, STANDARD_INPUT, Batch, batches, total_bytes
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _Run(options).run()
     except (SpinneyError, ValueError) as error:
-        say(f"spinney pub: {error}{_advice(error)}")
+        say(f"spinney pub: {error}{advice(error)}")
         return ERROR
 
 
@@ -67,12 +67,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print the counts as a JSON object")
     add_access(parser)
     return parser
-
-
-def _advice(error: Exception) -> str:
-    if isinstance(error, ConnectionRefused) and error.user is None:
-        return "; give --user and --password-file"
-    return ""
 
 
 class _Run:

@@ -14,10 +14,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from spinney.client import ClientError, ConnectionRefused, Handle, Notification, Subscriber
+from spinney.client import ClientError, Handle, Notification, Subscriber
 from spinney.errors import SpinneyError, SyntaxError
 
-from .client_options import DONE, ERROR, OptionError, add_access, certificate, password, say
+from .client_options import DONE, ERROR, OptionError, add_access, advice, certificate, password, say
 from .up import COLOURS, coloured
 
 CONNECT_SECONDS = 3.0
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _Run(options).run()
     except (SpinneyError, ValueError) as error:
-        say(f"spinney sub: {error}{_advice(error)}")
+        say(f"spinney sub: {error}{advice(error)}")
         return ERROR
 
 
@@ -64,12 +64,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--session", metavar="NAME", help="have the server keep what comes while this is away")
     add_access(parser)
     return parser
-
-
-def _advice(error: Exception) -> str:
-    if isinstance(error, ConnectionRefused) and error.user is None:
-        return "; give --user and --password-file"
-    return ""
 
 
 class _Run:

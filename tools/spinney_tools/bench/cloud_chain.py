@@ -15,6 +15,7 @@ from typing import Any
 
 from .machine import describe
 from .running_cloud import RunningCloud, bare_nats_server, running_cloud
+from .stuck import Stuck
 from .table import Table, number
 
 SUBSCRIPTIONS = 10_000
@@ -33,10 +34,6 @@ SHARE = 0.6
 MANY_SECONDS = 20.0
 
 Progress = Callable[[str], None]
-
-
-class Stuck(Exception):
-    """Something that was waited for did not come."""
 
 
 @dataclass(frozen=True, slots=True)

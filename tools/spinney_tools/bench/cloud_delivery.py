@@ -23,6 +23,8 @@ import psutil
 
 from .event_streams import read_events, serve_events
 from .machine import describe
+from .running_cloud import ended, wait_for_port
+from .stuck import Stuck
 from .table import Table, number
 
 HOST = "127.0.0.1"
@@ -57,10 +59,6 @@ CASES = (
     Case("mosquitto", 1_000, 60_000, 20_000, 80),
 )
 EVENTS_PER_S = 20_000
-
-
-class Stuck(Exception):
-    """Something that was waited for did not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +307,7 @@ def _servers(kind: str) -> Iterator[Servers]:
         for command in servers.commands():
             servers.mqtt_pid = started.enter_context(_started(command)).pid
         for port in (servers.nats_port, servers.mqtt_port):
-            _wait_for(port)
+            wait_for_port(port)
         yield servers
 
 
@@ -323,12 +321,8 @@ def _service(name: str, run_file: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    with ended(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)) as process:
         yield process
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @contextlib.contextmanager
@@ -355,15 +349,6 @@ def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1.0):
-            return
-        time.sleep(0.02)
-    raise Stuck(f"nothing listens on port {port}")
 
 
 def table(found: Measurement) -> Table:

@@ -30,6 +30,8 @@ from spinney_cloud.settings import Settings
 from spinney_cloud.subscriptions import StoredSubscription, form_of
 
 from .machine import describe
+from .running_cloud import ended, wait_for_port
+from .stuck import Stuck
 from .table import Table, number
 
 SUBSCRIPTIONS = 10_000
@@ -47,10 +49,6 @@ SUBSCRIPTION_BYTES = 1_000
 WAIT_SECONDS = 120.0
 
 Progress = Callable[[str], None]
-
-
-class Stuck(Exception):
-    """Something that was waited for did not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +216,10 @@ def _nats_server(folder: Path) -> Iterator[tuple[psutil.Process, int]]:
     (folder / "nats.conf").write_text(
         f'listen: "127.0.0.1:{port}"\nmax_payload: 4MB\njetstream {{ store_dir: "{folder}/store" }}\n'
     )
-    process = subprocess.Popen([str(find()), "-c", str(folder / "nats.conf"), "-l", str(folder / "nats.log")])
-    try:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-                break
-            time.sleep(0.02)
+    command = [str(find()), "-c", str(folder / "nats.conf"), "-l", str(folder / "nats.log")]
+    with ended(subprocess.Popen(command)) as process:
+        wait_for_port(port)
         yield psutil.Process(process.pid), port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def table(found: Measurement) -> Table:

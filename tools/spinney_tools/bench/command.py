@@ -14,6 +14,7 @@ from ..workloads.cache import default_folder
 from ..workloads.generate import WORKLOADS, WorkloadError
 from ..workloads.programs import CompileError
 from .matching import WrongAnswer
+from .stuck import Stuck
 from .table import ReadmeError, Table, update_readme
 
 _OF_THE_CLOUD = {"matcher": "cloud_matcher", "delivery": "cloud_delivery", "cloud": "cloud_chain"}
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
             missed += misses
     except WrongAnswer as error:
         return _fail(f"wrong answer: {error}", 3)
-    except (WorkloadError, CompileError, ReadmeError, OSError, subprocess.CalledProcessError) as error:
+    except (WorkloadError, CompileError, ReadmeError, Stuck, OSError, subprocess.CalledProcessError) as error:
         return _fail(str(error), 2)
     for text in missed:
         print(f"target missed: {text}", file=sys.stderr)

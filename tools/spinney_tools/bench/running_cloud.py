@@ -16,12 +16,10 @@ from pathlib import Path
 
 import psutil
 
+from .stuck import Stuck
+
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
-
-
-class NotStarted(Exception):
-    """What a benchmark needs did not start, and what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +50,13 @@ def running_cloud(*arguments: str) -> Iterator[RunningCloud]:
         errors = Path(folder) / "errors"
         with (
             errors.open("wb") as out,
-            _ended(subprocess.Popen([*command, *ports, *arguments], stdout=subprocess.PIPE, stderr=out)) as process,
+            ended(subprocess.Popen([*command, *ports, *arguments], stdout=subprocess.PIPE, stderr=out)) as process,
         ):
             assert process.stdout
             waited = select.select([process.stdout], [], [], START_SECONDS)[0]
             line = process.stdout.readline() if waited else b""
             if not line:
-                raise NotStarted(errors.read_text(errors="replace")[-2000:])
+                raise Stuck(errors.read_text(errors="replace")[-2000:])
             ready = json.loads(line)
             yield RunningCloud(_port(ready["mqtt"]), _port(ready["http"]), process.pid)
 
@@ -80,22 +78,24 @@ def bare_nats_server(max_ack_pending: int = 100) -> Iterator[int]:
             f'mqtt {{ listen: "127.0.0.1:{mqtt}", max_ack_pending: {max_ack_pending}, ack_wait: "30s" }}\n'
         )
         command = [str(find()), "-c", f"{folder}/conf", "-l", f"{folder}/log"]
-        with _ended(subprocess.Popen(command)):
-            _wait_for_port(mqtt)
+        with ended(subprocess.Popen(command)):
+            wait_for_port(mqtt)
             yield mqtt
 
 
-def _wait_for_port(port: int) -> None:
+def wait_for_port(port: int) -> None:
+    """Until somebody accepts connections there; Stuck if nobody does."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
             return
         time.sleep(0.02)
-    raise NotStarted(f"nothing listens on port {port}")
+    raise Stuck(f"nothing listens on port {port}")
 
 
 @contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is stopped at the end, if need be by force."""
     try:
         yield process
     finally:
