@@ -39,7 +39,7 @@ def conflicts(settings: Settings) -> Iterator[Conflict]:
         )
     for name in ("nats", "mqtt", "http"):
         section: Section = getattr(settings, name)
-        yield from _tls(f"{name}.tls", section.tls, listener=getattr(section, "url", None) is None)  # type: ignore[attr-defined]
+        yield from _tls(f"{name}.tls", section.tls, listener=getattr(section, "url", None) is None)  # type: ignore[attr-defined]  # each of the three has it
         yield from _own_name(settings, name) if name != "http" else ()
     yield from _same_ports(settings)
     yield from _sizes(settings)

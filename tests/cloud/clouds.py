@@ -118,7 +118,7 @@ class Cloud:
     # ---- looking at it
 
     def _listen(self, stream: object) -> None:
-        for line in stream:  # type: ignore[attr-defined]
+        for line in stream:
             self._said.append(line)
             if line.startswith(("ready: ", '{"ready"')):
                 self.ready_line = line.strip()

@@ -486,17 +486,17 @@ class Load:
         self._asked += 1
         for source, published in zip(self.sources, told, strict=True):
             await until(
-                lambda source=source, published=published: all(  # type: ignore[misc]
+                lambda source=source, published=published: all(
                     source.told.get(name, 0) > number for name, number in published.items()
                 ),
                 f"something new of {source.name} to be stored",
             )
         for listener in self.listeners:
             seen = len(listener.got)
-            await until(lambda listener=listener, seen=seen: len(listener.got) > seen, f"a word to {listener.name}")  # type: ignore[misc]
+            await until(lambda listener=listener, seen=seen: len(listener.got) > seen, f"a word to {listener.name}")
         for program in (self.publisher, self.subscriber):
             size = len(program.done())
-            await until(lambda program=program, size=size: len(program.done()) > size, f"more of {program.name}")  # type: ignore[misc]
+            await until(lambda program=program, size=size: len(program.done()) > size, f"more of {program.name}")
         async with httpx.AsyncClient(timeout=SECONDS) as client:
             await until(lambda: _is_well(client, self.stand.http), "an answer by HTTP")
 
@@ -510,7 +510,7 @@ class Load:
         owed = await owed_by(told)
         for listener in self.listeners:
             await until(
-                lambda listener=listener: owed[listener.name] <= listener.got.keys(),  # type: ignore[misc]
+                lambda listener=listener: owed[listener.name] <= listener.got.keys(),
                 f"all that is owed to {listener.name}",
             )
         await until(lambda: owed["ana"] <= self.events.got.keys(), "all that is owed by HTTP")
