@@ -1,0 +1,107 @@
+"""What the mobile broker says of itself: to the terminal page, the web page, the doctor, metrics and local MQTT.
+
+A plain picture of one moment, made new each time it is asked for; as JSON it is what `/status` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class SourceStatus:
+    """A source as it was heard last."""
+
+    name: str
+    address: str
+    acquirer: str
+    heard: float
+    rssi: int | None = None
+    battery: float | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    owned: bool = True
+    """Whether its lease is ours."""
+    on_mote: int = 0
+    """Filters that it evaluates itself."""
+    sent: int = 0
+    spared: int = 0
+    """Samples that went up, and that nobody wanted."""
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class AcquirerStatus:
+    """An acquirer, and why it hears nothing if so."""
+
+    name: str
+    state: str
+    """`hearing`, `silent`, `failed` or `stopped`."""
+    last_heard: float | None
+    heard: int
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class FilterStatus:
+    """An active filter."""
+
+    digest: str
+    kind: str
+    text: str
+    matched: int
+    on_motes: int
+    root: bool
+    """Whether the forest decides by it, or something above it does."""
+
+
+@dataclass(slots=True)
+class UplinkStatus:
+    """The way to the cloud."""
+
+    connected: bool
+    epoch: int | None
+    """Of the activation."""
+    error: str | None
+    since: float | None
+    """When it was connected, or lost."""
+
+
+@dataclass(slots=True)
+class OutboxStatus:
+    """What waits for `stored`."""
+
+    records: int
+    bytes: int
+    oldest: float | None
+    dropped: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class Status:
+    """All of it."""
+
+    name: str
+    """The client name."""
+    started: float
+    now: float
+    version: str
+    place: Mapping[str, Any] | None
+    acquirers: list[AcquirerStatus]
+    sources: list[SourceStatus]
+    filters: list[FilterStatus]
+    uplink: UplinkStatus
+    outbox: OutboxStatus
+    counts: Mapping[str, int]
+    """Heard, sampled, repeated, sent, spared, bytes_sent, bytes_spared, outside, weak_hits, suppressed..."""
+    suppressed: Mapping[str, int]
+    """By the reason of a private rule."""
+    notifications: list[Mapping[str, Any]] = field(default_factory=list)
+    """The newest of the user's own subscriptions."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As objects that json.dumps takes."""
+        return asdict(self)
