@@ -220,6 +220,17 @@ def test_events_say_how_old_they_are_until_the_clock_is_set_and_then_when_they_w
     assert not event.flags & event.flags.AGE
 
 
+@pytest.mark.parametrize("epoch_ms", [1, 2**32 * 1000 + 60_000, 2**43 - 1])
+def test_a_time_that_cannot_be_leaves_events_with_their_age(tmp_path: Path, epoch_ms: int) -> None:
+    world = World(tmp_path, sample_interval_s=60)
+    life = world.start()
+    life.change([program(HOT)], [])
+    world.run(life, 60_500)
+    life.clock.set(epoch_ms)
+    assert all(event.flags & event.flags.AGE for event in events(life))
+    assert len(events(life)) == 1
+
+
 def test_setting_the_clock_ends_no_debounce(tmp_path: Path) -> None:
     world = World(tmp_path, sample_interval_s=10)
     life = world.start()

@@ -32,8 +32,10 @@ class Events(Ring):
         epoch_ms = self._clock.epoch_ms()
         age = struct.unpack_from("<I", event, 19)[0]
         if epoch_ms is not None and age != NO_SECONDS:
-            event[18] &= ~AGE & 0xFF
-            struct.pack_into("<I", event, 19, epoch_ms // 1000 - age)
+            seconds = epoch_ms // 1000 - age
+            if 0 <= seconds < NO_SECONDS:  # else the clock was set to what cannot be
+                event[18] &= ~AGE & 0xFF
+                struct.pack_into("<I", event, 19, seconds)
         return event
 
     def restart(self, boot: int) -> None:
