@@ -28,6 +28,10 @@ BROKER = "F0:00:00:00:00:01"
 OTHER = "F0:00:00:00:00:02"
 TEMPERATURE = Attribute("temperature", 1, 100, -4000, 8500)
 HOT = "WHEN temperature > 25 UNTIL temperature <= 22"
+ABOVE = ", ".join(str(30.5 + 1.5 * step) for step in range(10))
+BELOW = ", ".join(str(20.5 - 1.5 * step) for step in range(10))
+LONG = f"WHEN temperature IN ({ABOVE}) UNTIL temperature IN ({BELOW}) FOR temperature NOT IN (1, 2, 3, 4, 5, 6, 7, 8)"
+"""A program of more than one chunk."""
 
 
 def program(text: str, number: int, **options: Any) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from bleak import BleakClient
 from bleak.exc import BleakError, BleakGATTProtocolError
 from radio_kit import (
     HOT,
+    LONG,
     OTHER,
     Scene,
     connected,
@@ -26,16 +25,11 @@ from radio_kit import (
     program,
     until,
 )
-from spinney_mote import gatt, upload, wire
+from spinney_mote import upload
 
 from spinney.mote import advert, link, protocol
 from spinney.mote.link import MoteLink
-from spinney.mote.protocol import ControlOp, EventFlag, FilterOp, Info, LinkError, LinkLost, MoteRefused, PairingNeeded
-
-ABOVE = ", ".join(str(30.5 + 1.5 * step) for step in range(10))
-BELOW = ", ".join(str(20.5 - 1.5 * step) for step in range(10))
-LONG = f"WHEN temperature IN ({ABOVE}) UNTIL temperature IN ({BELOW}) FOR temperature NOT IN (1, 2, 3, 4, 5, 6, 7, 8)"
-"""A program of more than one chunk."""
+from spinney.mote.protocol import ControlOp, EventFlag, FilterOp, LinkError, LinkLost, MoteRefused, PairingNeeded
 
 
 async def table_crc() -> int:
@@ -585,89 +579,3 @@ def test_without_the_passkey_pairing_alone_is_not_enough(tmp_path: Path) -> None
         return await may_write("hci0")  # a broker that can neither show nor type anything
 
     assert not on_air(tmp_path, play, bonded_writes=True, passkey=123456)
-
-
-# ---- hostile writes
-
-HOSTILE = [protocol.FILTERS, protocol.EVENTS, protocol.INFO, protocol.TIME, protocol.CONTROL]
-
-
-def nonsense(chance: random.Random, where: str) -> bytes:
-    """Random bytes, and what is almost right."""
-    if where == protocol.FILTERS and chance.random() < 0.7:
-        good = program_bytes(chance.randrange(4))
-        op = chance.choice([1, 1, 1, 2, 3, 4, 5, chance.randrange(256)])
-        offset = chance.choice([0, 0, 0, len(good) // 2, chance.randrange(700)])
-        size = chance.choice([len(good), len(good), chance.randrange(65536)])
-        crc = chance.choice([protocol.program_crc(good), 0, chance.getrandbits(32)])
-        chunk = bytearray(good[offset : offset + 180])
-        if chunk and chance.random() < 0.5:
-            chunk[chance.randrange(len(chunk))] ^= 1 << chance.randrange(8)
-        if op == 3:
-            size, crc = chance.randrange(1, 9), chance.getrandbits(32)  # no commit of what others staged
-        return struct.pack(wire.FILTER_HEAD, op, chance.choice([0, 1, 2, 3, 65535]), offset, size, crc) + bytes(chunk)
-    if where == protocol.CONTROL and chance.random() < 0.7:
-        op = chance.choice([one for one in ControlOp if one != ControlOp.REBOOT])
-        return bytes([op, chance.randrange(256)]) + chance.randbytes(chance.choice([0, 1, 2, 4, 5, 9, 200]))
-    if where == protocol.TIME and chance.random() < 0.7:
-        return chance.randbytes(8)
-    return chance.randbytes(chance.choice([0, 1, 2, 3, 8, 11, 20, 180, 244, 300, 512]))
-
-
-_programs: dict[int, bytes] = {}
-
-
-def program_bytes(number: int) -> bytes:
-    if number not in _programs:
-        _programs[number] = program(LONG if number % 2 else HOT, number)
-    return _programs[number]
-
-
-async def attack(where: str, writes: int, seed: int) -> None:
-    chance = random.Random(seed)
-    client = BleakClient("C0:00:00:00:00:01", timeout=20.0)
-    for number in range(1, writes + 1):
-        if not client.is_connected:
-            await client.connect()
-        with contextlib.suppress(BleakError):
-            await client.write_gatt_char(where, nonsense(chance, where), response=True)
-        if number % 100 == 0:
-            heard = await next_advert(2.0)
-            advert.Advert.decode(heard.service_data[advert.BTHOME])
-    await client.disconnect()
-
-
-@pytest.mark.parametrize("where", HOSTILE, ids=["filters", "events", "info", "time", "control"])
-@pytest.mark.parametrize("writes", [500, pytest.param(10_000, marks=pytest.mark.soak)], ids=["some", "ten thousand"])
-def test_hostile_writes_change_no_filter_and_stop_no_advert(tmp_path: Path, where: str, writes: int) -> None:
-    async def play(scene: Scene) -> None:
-        async with linked() as mote:
-            crc = await mote.change_filters({7: program(HOT, 7)})
-        await attack(where, writes, seed=writes)
-        await asyncio.sleep(upload.OWNER_MS / 1000)
-        async with linked() as mote:
-            assert (await mote.info()).table_crc == crc
-            assert await mote.change_filters({8: program(HOT, 8)}) == protocol.table_crc(
-                [program(HOT, 7), program(HOT, 8)]
-            )
-            await mote.set_sampling(True)
-            scene.readings["temperature"] = 30.0
-            assert (await collect(mote, 1))[0].filter_id in (7, 8)
-        assert scene.mote.board is not None
-        assert scene.mote.board.crash is None
-        assert not [line for line in scene.mote.log if "Error" in line]
-
-    on_air(tmp_path, play)
-
-
-def test_a_flood_of_writes_is_bounded_and_counted_and_others_get_through(tmp_path: Path) -> None:
-    async def play(scene: Scene) -> None:
-        await scene.add_broker(OTHER, "hci1")
-        async with connected() as client, linked("hci1") as mote:
-            for _ in range(30):  # faster than the main loop looks
-                await client.write_gatt_char(protocol.CONTROL, bytes([ControlOp.PING, 0]), response=True)
-            await mote.control(ControlOp.PING)
-            assert scene.life.radio.gatt.writes_dropped >= 30 - gatt.MAX_WRITES_OF_ONE * 2
-            assert Info.decode(bytes(await client.read_gatt_char(protocol.INFO))).writes_refused >= 20
-
-    on_air(tmp_path, play)
