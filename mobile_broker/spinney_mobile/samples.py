@@ -35,6 +35,8 @@ class Heard:
     name: str | None = None
     """As it calls itself."""
     rssi: int | None = None
+    measured: float | None = None
+    """When it was measured, where that is known; else it is as old as what was heard."""
     services: Mapping[str, bytes] = field(default_factory=dict)
     """Service data of an advert by UUID, in lower case and full length."""
     manufacturers: Mapping[int, bytes] = field(default_factory=dict)
@@ -66,6 +68,10 @@ class Sample:
     battery: float | None = None
     """Of the source, 0 to 1."""
     valid_for: float | None = None
+    place: tuple[float, float] | None = None
+    """(lat, long), where the source itself tells it, or its settings do; else it is where the broker is."""
+    type: str | None = None
+    """What the attribute `type` will be."""
     raw: str | None = None
     """The bytes as they were heard, in hexadecimal, for devices of which they are to be kept."""
 
