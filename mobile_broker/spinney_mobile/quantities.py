@@ -39,7 +39,10 @@ def _scaled(value: Any, units: Mapping[str, float]) -> float:
 
 
 def _number(value: Any) -> float:
-    number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
     if not math.isfinite(number):
         raise ValueError
     return number
@@ -82,6 +85,12 @@ def _server(value: Any) -> str:
     return value
 
 
+def _hex_key(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9A-Fa-f]{32}", value):
+        raise ValueError
+    return value
+
+
 def _filter(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError
@@ -104,3 +113,4 @@ Longitude = Annotated[float, Kind("degrees from -180 to 180", _between(-180, 180
 ClientName = Annotated[str, Kind("1 to 64 of A-Z a-z 0-9 _ -", _client_name)]
 ServerUrl = Annotated[str, Kind("mqtt://host:port, or mqtts, ws or wss", _server)]
 FilterText = Annotated[str, Kind("a CQL2 filter, such as temp > 25", _filter)]
+HexKey = Annotated[str, Kind("32 hexadecimal digits", _hex_key)]

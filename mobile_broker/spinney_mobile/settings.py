@@ -17,6 +17,7 @@ from .quantities import (
     ClientName,
     Count,
     FilterText,
+    HexKey,
     Latitude,
     Longitude,
     Port,
@@ -180,7 +181,7 @@ class Device:
     """With lat."""
     type: str | None = None
     """The attribute `type` of what it sends."""
-    bindkey: str | None = None
+    bindkey: HexKey | None = None
     """32 hexadecimal digits, for encrypted adverts."""
     raw: bool = False
     """Keep the bytes of each advert with the sample."""
