@@ -1,0 +1,96 @@
+"""Active filters: what an activation has this broker evaluate, each parsed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from spinney import ContentSubscription, StateSubscription, Subscription, SyntaxError, feed, parse
+from spinney.expression import Filter
+
+from .samples import Digest
+
+Kind = Literal["content", "state", "top-k"]
+
+MAX_FILTERS: Final = 100_000
+"""Of one broker; of more than that none is taken."""
+
+
+class ActivationError(ValueError):
+    """An activation that cannot be one, and where it is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFilter:
+    """One filter as it was activated. Of top-k the subscription is its feed, as for content."""
+
+    digest: Digest
+    kind: Kind
+    subscription: Subscription
+    feed: Filter
+    """What it needs (rule R1)."""
+
+    @classmethod
+    def from_json(cls, item: Any) -> ActiveFilter:
+        """As `add` of an activation has it; ActivationError for anything else."""
+        match item:
+            case {"filter": str(digest), "kind": "content" | "state" | "top-k" as kind, "subscription": dict(source)}:
+                pass
+            case _:
+                raise ActivationError(f"expected filter, kind and subscription, not {item!s:.80}")
+        try:
+            subscription = parse(source)
+        except SyntaxError as error:
+            raise ActivationError(f"{digest}: {error}") from None
+        expected = StateSubscription if kind == "state" else ContentSubscription
+        if not isinstance(subscription, expected):
+            raise ActivationError(f"{digest}: a filter of kind {kind} with another kind of subscription")
+        return cls(digest, kind, subscription, feed(subscription))
+
+    @property
+    def text(self) -> str:
+        """As people read it."""
+        return self.subscription.to_text()
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveChange:
+    """What an activation changes. What is added takes the place of what had its digest; it comes before drops."""
+
+    added: list[ActiveFilter] = field(default_factory=list)
+    dropped: list[Digest] = field(default_factory=list)
+
+
+class ActiveSet:
+    """The filters that are active now, and the epoch of the activation that said so last."""
+
+    def __init__(self) -> None:
+        self.epoch: int | None = None
+        self.filters: dict[Digest, ActiveFilter] = {}
+        self._items: dict[Digest, Mapping[str, Any]] = {}
+
+    def apply(self, epoch: int, add: Iterable[Any], drop: Iterable[Digest], *, full: bool) -> ActiveChange:
+        """Become what the activation says. ActivationError if it cannot be one, and then nothing has changed."""
+        items = {**({} if full else self._items), **{_digest(item): item for item in add}}
+        gone = set(drop) if not full else set()
+        items = {digest: item for digest, item in items.items() if digest not in gone}
+        if len(items) > MAX_FILTERS:
+            raise ActivationError(f"{len(items)} filters; the limit is {MAX_FILTERS}")
+        new = {d: ActiveFilter.from_json(item) for d, item in items.items() if item != self._items.get(d)}
+        dropped = [digest for digest in self.filters if digest not in items]
+        self.filters = {digest: new.get(digest) or self.filters[digest] for digest in items}
+        self._items = items
+        self.epoch = epoch
+        return ActiveChange(list(new.values()), dropped)
+
+    def to_json(self) -> dict[str, Any]:
+        """As an activation that says all of it."""
+        return {"epoch": self.epoch, "full": True, "add": list(self._items.values()), "drop": []}
+
+
+def _digest(item: Any) -> Digest:
+    digest = item.get("filter") if isinstance(item, dict) else None
+    if not isinstance(digest, str):
+        raise ActivationError(f"expected an object with the digest of a filter, not {item!s:.80}")
+    return digest
