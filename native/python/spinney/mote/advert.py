@@ -14,7 +14,7 @@ SCAN_VERSION = 0x51
 SCAN = struct.Struct("<BIHHHB")
 _PACKET_ID = 0x00
 _ENCRYPTED, _VERSION = 0x01, 0x40
-_TEXT, _RAW = 0x53, 0x54
+TEXT, RAW, BUTTON, DIMMER = 0x53, 0x54, 0x3A, 0x3C
 
 # object id: name, bytes (negative: signed), p, q. From the format's page at bthome.io.
 OBJECTS: Mapping[int, tuple[str, int, int, int]] = {
@@ -72,6 +72,9 @@ OBJECTS: Mapping[int, tuple[str, int, int, int]] = {
     0x5F: ("precipitation", 2, 1, 10),
     0x60: ("channel", 1, 1, 1),
     0x61: ("rotational_speed", 2, 1, 1),
+    0x62: ("speed", -4, 1, 1_000_000),
+    0x63: ("acceleration", -4, 1, 1_000_000),
+    0x64: ("light_level", 1, 1, 1),
 }
 BINARY: Mapping[int, str] = {
     0x0F: "boolean", 0x10: "power_on", 0x11: "opening", 0x15: "battery_low", 0x16: "battery_charging",
@@ -80,7 +83,7 @@ BINARY: Mapping[int, str] = {
     0x23: "occupancy", 0x24: "plug", 0x25: "presence", 0x26: "problem", 0x27: "running", 0x28: "safety",
     0x29: "smoke", 0x2A: "sound", 0x2B: "tamper", 0x2C: "vibration", 0x2D: "window",
 }  # fmt: skip
-_OTHERS: Mapping[int, int] = {0x3A: 1, 0x3C: 2, 0xF0: 2, 0xF1: 4, 0xF2: 3}  # object id: bytes; passed over
+_OTHERS: Mapping[int, int] = {BUTTON: 1, DIMMER: 2, 0xF0: 2, 0xF1: 4, 0xF2: 3}  # object id: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class Advert:
     """Then there are no readings: BTHome's key is not the broker's."""
     unread: int = 0
     """Bytes from the first unknown object on, which says nothing of its size."""
+    others: tuple[tuple[int, bytes], ...] = ()
+    """Objects that are no numbers, by object id: texts, raw bytes, buttons, dimmers, what the device is."""
 
     @classmethod
     def decode(cls, data: bytes) -> Advert:
@@ -117,7 +122,9 @@ class Advert:
             raise ProtocolError(f"no BTHome v2: {data[:1].hex() or 'no bytes'}")
         if data[0] & _ENCRYPTED:
             return cls(None, (), encrypted=True)
-        packet_id, found, at = None, [], 1
+        packet_id, at = None, 1
+        found: list[Reading] = []
+        others: list[tuple[int, bytes]] = []
         while at < len(data):
             number, end = data[at], _end(data, at)
             if end == 0:
@@ -128,8 +135,10 @@ class Advert:
                 packet_id = data[at + 1]
             elif number in OBJECTS or number in BINARY:
                 found.append(_reading(number, data[at + 1 : end]))
+            else:
+                others.append((number, data[at + (2 if number in (TEXT, RAW) else 1) : end]))
             at = end
-        return cls(packet_id, tuple(found), unread=len(data) - at)
+        return cls(packet_id, tuple(found), unread=len(data) - at, others=tuple(others))
 
 
 def _end(data: bytes, at: int) -> int:
@@ -139,7 +148,7 @@ def _end(data: bytes, at: int) -> int:
         return at + 2
     if number in OBJECTS:
         return at + 1 + abs(OBJECTS[number][1])
-    if number in (_TEXT, _RAW):
+    if number in (TEXT, RAW):
         return at + 2 + (data[at + 1] if at + 1 < len(data) else 0)
     return at + 1 + _OTHERS[number] if number in _OTHERS else 0
 
