@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spinney.logs import set_up_logging
+
 from .configuration import KEYS, MISSING, Configuration, ConfigurationError, Key, configure, perhaps_flag
-from .logs import set_up_logging
 
 if TYPE_CHECKING:  # the other commands need none of it
     from .supervisor import Processes

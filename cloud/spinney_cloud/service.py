@@ -22,7 +22,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from .logs import set_up_logging
+from spinney.logs import set_up_logging
+
 from .settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from spinney_cloud.logs import JsonFormatter, TextFormatter
+from spinney.logs import JsonFormatter, TextFormatter
+
+IMPORTS = "from spinney.logs import *\nfrom spinney_cloud.settings import Logging\n"
 
 
 def record(text: str, *arguments: object, **fields: object) -> logging.LogRecord:
@@ -36,7 +38,7 @@ def test_an_object_for_machines() -> None:
 
 @pytest.mark.parametrize("code", ["1 / 0", "import asyncio\nasync def f(): 1 / 0\nasyncio.run(f())"])
 def test_what_nobody_catches_is_one_object_too(code: str) -> None:
-    start = "from spinney_cloud.logs import *\nset_up_logging('x', Logging(format='json'))\n"
+    start = f"{IMPORTS}set_up_logging('x', Logging(format='json'))\n"
     ended = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
@@ -46,9 +48,6 @@ def test_what_nobody_catches_is_one_object_too(code: str) -> None:
 
 
 def test_warnings_of_python_are_logged() -> None:
-    code = (
-        "from spinney_cloud.logs import *\nimport warnings\n"
-        "set_up_logging('x', Logging(format='json'))\nwarnings.warn('old')"
-    )
+    code = f"{IMPORTS}import warnings\nset_up_logging('x', Logging(format='json'))\nwarnings.warn('old')"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "old" in json.loads(ended.stderr)["text"]

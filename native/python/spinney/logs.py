@@ -7,11 +7,21 @@ import logging
 import sys
 import time
 from types import TracebackType
-from typing import Any
-
-from .settings import Logging
+from typing import Any, Protocol
 
 _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {"message", "asctime", "taskName"}
+
+
+class Saying(Protocol):
+    """How processes speak; a part of each tier's settings."""
+
+    @property
+    def level(self) -> str:
+        """Nothing below it is said: debug, info, warning or error."""
+
+    @property
+    def format(self) -> str:
+        """text or json."""
 
 
 class _Formatter(logging.Formatter):
@@ -53,7 +63,7 @@ class JsonFormatter(_Formatter):
         return json.dumps(item, default=str)
 
 
-def set_up_logging(process: str, settings: Logging) -> None:
+def set_up_logging(process: str, settings: Saying) -> None:
     """Make the root logger write so, and nothing else; what nobody catches and Python's warnings go there, too."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter((JsonFormatter if settings.format == "json" else TextFormatter)(process))
