@@ -245,7 +245,7 @@ def test_a_heartbeat_says_that_the_mote_is_there_and_changes_no_bit() -> None:
         before = board.ring.next
         board.observe(Reading(x, None))
         event = board.ring.read(before, board.time)
-        flags.append(None if event is None else event[18])
+        flags.append(None if event is None else event[18] & ~ring.LAST)
     silent = ring.PRESENCE | ring.UNKNOWN
     label, alive = ring.LABEL | ring.BIT, ring.PRESENCE | ring.BIT
     assert flags == [silent, None, None, label, None, None, alive, None]
@@ -260,8 +260,23 @@ def test_a_content_filter_sends_each_sample_that_matches() -> None:
     event = board.ring.read(board.ring.first, board.time)
     assert event is not None
     head = ring.unpack_from(ring.HEAD, event, 0)
-    assert head == (1, 3, 0, 1, 2, ring.CRITICAL, 1002, 0b11)
+    assert head == (1, 3, 0, 1, 2, ring.CRITICAL | ring.LAST, 1002, 0b11)
     assert ring.unpack_from("<ii", event, ring.HEAD_SIZE) == (251, 1)
+
+
+def test_the_last_event_of_a_sample_says_so_that_all_of_it_can_be_joined() -> None:
+    board = Board()
+    texts = ("x > 2.5", "WHEN x > 2.5 UNTIL x <= 2.2", "x > 9")
+    made = [mote.compile(parse(text), Known(), ATTRIBUTES, Delivery(n)) for n, text in enumerate(texts, 1)]
+    board.table.change([one.program for one in made if isinstance(one, Compiled)])
+    assert [board.observe(Reading(x, 1)) for x in (300, 300, 100, 100)] == [2, 1, 1, 0]
+    events = [board.ring.read(number, board.time) for number in range(board.ring.first, board.ring.next)]
+    assert [(event[4], event[18] & ring.LAST) for event in events if event] == [
+        (1, 0),
+        (2, ring.LAST),
+        (1, ring.LAST),
+        (2, ring.LAST),
+    ]
 
 
 def test_a_value_outside_its_range_is_missing_and_counted() -> None:

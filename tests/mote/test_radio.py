@@ -130,6 +130,19 @@ def test_filters_over_the_air_and_the_events_they_let_through(tmp_path: Path) ->
     on_air(tmp_path, play)
 
 
+def test_a_broker_that_knows_nothing_can_ask_which_filters_there_are(tmp_path: Path) -> None:
+    wanted = {number: program(HOT, number) for number in (3, *range(100, 180), 0xFFFF)}
+
+    async def play(_: Scene) -> None:
+        async with linked() as mote:
+            assert await mote.filters() == {}
+            await mote.change_filters(wanted)
+            found = await mote.filters()
+        assert found == {number: protocol.program_crc(one) for number, one in wanted.items()}
+
+    on_air(tmp_path, play)
+
+
 def test_a_change_is_all_or_nothing_and_a_refusal_says_why(tmp_path: Path) -> None:
     async def play(_: Scene) -> None:
         async with linked() as mote:

@@ -31,7 +31,7 @@ _FLAG_NOTIFY = const(0x0010)
 _FLAG_INDICATE = const(0x0020)
 _FLAG_WRITE_ENCRYPTED = const(0x1000)
 _FLAG_WRITE_AUTHENTICATED = const(0x2000)
-_SIZES = {wire.ACK: 4, wire.REPLAY: 4, wire.DESCRIBE: 1, wire.CRASH: 2, wire.SAMPLING: 1, wire.PAIRING: 2}
+_SIZES = {wire.ACK: 4, wire.REPLAY: 4, wire.DESCRIBE: 1, wire.CRASH: 2, wire.SAMPLING: 1, wire.PAIRING: 2, wire.LIST: 2}
 
 
 class Central:
@@ -225,6 +225,9 @@ class Gatt:
             central.wants_events = False
         elif op == wire.DESCRIBE:
             return wire.OK, wire.rows(self._mote.attributes, self._numbers, payload[0], central.mtu - 6)
+        elif op == wire.LIST:
+            first = unpack_from("<H", payload, 0)[0]
+            return wire.OK, wire.filter_rows(self._mote.table.programs(), first, central.mtu - 6)
         elif op == wire.CRASH:
             at = unpack_from("<H", payload, 0)[0]
             return wire.OK, self._mote.last_crash.encode()[at : at + central.mtu - 6]

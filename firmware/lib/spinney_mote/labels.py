@@ -48,6 +48,8 @@ class Labels:
         while at:
             self._examine(at, sample)
             at = self.table.after(at)
+        if self.ring.next > before:
+            self.ring.end_sample()
         return self.ring.next - before
 
     def _restart_runs(self):

@@ -18,6 +18,8 @@ UNKNOWN = 8  # of a presence: the bit is not known
 AGE = 16  # `time` is the sample's age in seconds; without, epoch seconds
 CRITICAL = 32
 WEAKER = 64
+LAST = 128  # no other event of the same sample follows
+_FLAGS_AT = 18
 
 
 class Ring:
@@ -32,6 +34,7 @@ class Ring:
         self.dropped = 0
         self._head = 0  # where the oldest begins
         self._used = 0
+        self._flags_at = 0  # of the newest event
 
     def __len__(self):
         return self.next - self.first
@@ -53,9 +56,14 @@ class Ring:
             if sample.present >> index & 1:
                 pack_into("<i", event, at, sample.values[index])
                 at += 4
+        self._flags_at = (self._head + self._used + 1 + _FLAGS_AT) % len(self.memory)
         self._write(size, event)
         self.next += 1
         return self.next - 1
+
+    def end_sample(self):
+        """Says of the newest event that it is its sample's last."""
+        self.memory[self._flags_at] |= LAST
 
     def ack(self, number):
         """Forgets all events up to a number; others may not be forgotten, so a number never given is ignored."""

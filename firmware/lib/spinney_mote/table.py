@@ -75,6 +75,13 @@ class Table:
         at = self.find(wanted)
         return bytes(self.image[at + ENTRY : at + ENTRY + number(self.image, at, 2)]) if at else None
 
+    def programs(self):
+        """All of them, by ascending filter id."""
+        at = self.first()
+        while at:
+            yield bytes(self.image[at + ENTRY : at + ENTRY + number(self.image, at, 2)])
+            at = self.after(at)
+
     def change(self, add=(), drop=()):
         """Adds or replaces some programs and drops some ids, all or nothing; True if anything changed.
 

@@ -49,6 +49,7 @@ OTA = const(8)  # for ota.py; the answer is u32 offset of the next chunk, u32 by
 PAIRING = const(9)  # u16: seconds in which others may pair; 0 ends it
 FORGET = const(10)  # forget all bonds
 PING = const(11)
+LIST = const(12)  # u16: the filters from this id on, as many as fit: id u16, CRC-32 of the program u32
 
 OK = const(0)
 UNKNOWN_OP = const(1)
@@ -105,6 +106,18 @@ def rows(attributes, numbers, first, room):
         if len(found) + len(one) > room:
             break
         found.extend(one)
+    return found
+
+
+def filter_rows(programs, first, room):
+    """Id and CRC of each program of a table from an id on, as many as there is room for."""
+    found = bytearray()
+    for program in programs:
+        wanted = program[2] | program[3] << 8
+        if wanted >= first:
+            if len(found) + 6 > room:
+                break
+            found.extend(pack("<HI", wanted, program_crc(program)))
     return found
 
 

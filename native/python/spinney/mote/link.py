@@ -42,6 +42,7 @@ from .protocol import (
     ProtocolError,
     Status,
     control_write,
+    decode_filters,
     decode_rows,
     filter_write,
     program_crc,
@@ -55,6 +56,7 @@ MAX_STAGED_BYTES = 4096
 """What a mote takes between two commits; a larger change is made in several."""
 MAX_EVENTS = 1000
 """Events that wait for the caller; beyond it the newest are dropped, counted, and asked for again."""
+MAX_FILTER_ID = 0xFFFF
 MAX_TURNS = 8
 """Attempts at one program, or at one reading of `info`."""
 _SECURITY_ERRORS = (0x05, 0x08, 0x0C, 0x0F)
@@ -165,6 +167,17 @@ class MoteLink:
 
     # ---- filters
 
+    async def filters(self) -> dict[int, int]:
+        """The table as it is: program_crc() of each program by filter id, ascending."""
+        found: dict[int, int] = {}
+        first = 0
+        while part := decode_filters(await self.control(ControlOp.LIST, struct.pack("<H", first))):
+            found |= part
+            first = max(part) + 1
+            if first > MAX_FILTER_ID:
+                break
+        return found
+
     async def change_filters(self, add: Mapping[int, bytes] | None = None, drop: Iterable[int] = ()) -> int:
         """Adds or replaces programs by filter id, and drops others; the CRC of the table afterwards.
 
@@ -173,7 +186,7 @@ class MoteLink:
         """
         add = add or {}
         for wanted, program in add.items():
-            if not 0 <= wanted <= 0xFFFF or not 0 < len(program) <= MAX_PROGRAM:
+            if not 0 <= wanted <= MAX_FILTER_ID or not 0 < len(program) <= MAX_PROGRAM:
                 raise ValueError(f"filter {wanted}: a program has 1 to {MAX_PROGRAM} bytes and an id up to 65535")
         dropped: dict[int, bytes | None] = {wanted: None for wanted in drop if wanted not in add}
         crc = 0

@@ -34,6 +34,7 @@ INFO_HEAD = struct.Struct("<BBHIIIIIIIBIBBB")
 ROW = struct.Struct("<iiiiB")
 TIME_VALUE = struct.Struct("<Bqi")
 TIME_WRITE = struct.Struct("<q")
+FILTER_ROW = struct.Struct("<HI")
 EVENT_HEAD = struct.Struct("<IHIIIBII")
 NO_BATTERY = 255
 NO_OBJECT = 255
@@ -65,6 +66,7 @@ class ControlOp(IntEnum):
     PAIRING = 9
     FORGET = 10
     PING = 11
+    LIST = 12
 
 
 class Status(IntEnum):
@@ -100,6 +102,7 @@ class EventFlag(IntFlag):
     AGE = 16
     CRITICAL = 32
     WEAKER = 64
+    LAST = 128
 
 
 class LinkError(SpinneyError):
@@ -232,6 +235,13 @@ class _Reader:
 def decode_rows(payload: bytes) -> list[AttributeRow]:
     """The answer to DESCRIBE."""
     return _Reader(payload).rows()
+
+
+def decode_filters(payload: bytes) -> dict[int, int]:
+    """The answer to LIST: the CRC of each program by filter id."""
+    if len(payload) % FILTER_ROW.size:
+        raise ProtocolError(f"a list of filters of {len(payload)} bytes")
+    return dict(FILTER_ROW.iter_unpack(payload))
 
 
 @dataclass(frozen=True, slots=True)
