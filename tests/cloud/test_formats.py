@@ -50,7 +50,7 @@ def test_every_format_there_has_been_has_a_fixture() -> None:
 
 @pytest.mark.slow
 def test_a_data_directory_of_format_1_starts_and_goes_on(data: Path) -> None:
-    with Cloud(data, program=REAL) as cloud:
+    with Cloud(data, "--log-duplicate-window", "36500d", program=REAL) as cloud:  # the fixture grows old
         for name in CAST:
             with Client(cloud.port("MQTT"), name) as client:
                 assert not client.refused
