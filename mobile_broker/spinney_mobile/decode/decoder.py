@@ -1,0 +1,40 @@
+"""What a decoder is. Another package adds one by an entry point of the group `spinney.decoders`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from spinney.expression import Value
+
+from ..samples import Ability, Heard
+
+
+class Decoded(NamedTuple):
+    """What an advert says. `battery` among the values is in percent."""
+
+    values: Mapping[str, Value]
+    repeat: int | None = None
+    """Equal in adverts that are the same sample: a packet id, a measurement's number."""
+    counter: int | None = None
+    """Of an encrypted advert: it only goes up, so that nobody can send a recorded one again."""
+    boot: int | None = None
+    sequence: int | None = None
+    """The sample's number, where the source has numbers of its own (rule I1)."""
+    presence: bool = False
+    """It says that the source is there, and nothing else that may be used."""
+
+
+class DecodeError(ValueError):
+    """An advert of this decoder's format that cannot be used: why, and what to do."""
+
+
+class Decoder(Protocol):
+    """Knows one format. It has no state: what must be remembered of a device is remembered by Devices."""
+
+    name: str
+    abilities: Mapping[str, Ability]
+    """What each attribute can be, before anything is heard. `temperature_2` can be what `temperature` can."""
+
+    def decode(self, heard: Heard, key: bytes | None) -> Decoded | None:
+        """What it says; None if it is another format; DecodeError if it is this one and cannot be used."""

@@ -1,0 +1,132 @@
+"""The decoders there are. What one of them raises ends up here, is counted, and harms no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, Self
+
+from ..samples import Heard
+from .atc import Atc
+from .bthome import BTHome
+from .decoder import Decoded, DecodeError, Decoder
+from .ruuvi import Ruuvi
+from .spinney import Spinney
+from .theengs import Theengs
+
+GROUP: Final = "spinney.decoders"
+"""The entry points of other packages' decoders."""
+MAX_FAILURES: Final = 20
+"""After so many failures with nothing decoded between them a decoder is switched off."""
+OWN: Final[tuple[type[Decoder], ...]] = (Spinney, BTHome, Ruuvi, Atc)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A decoder, and how it does."""
+
+    decoder: Decoder
+    decoded: int = 0
+    refused: int = 0
+    """Adverts of its format that cannot be used, as it says itself."""
+    failed: int = 0
+    """Times that it raised what it may not."""
+    failures_on_end: int = 0
+    error: str | None = None
+    on: bool = True
+
+
+@dataclass(slots=True)
+class Registry:
+    """Decoders in the order in which they are asked."""
+
+    entries: list[Entry] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    """Decoders that are installed and could not be loaded, and why."""
+
+    @classmethod
+    def of(cls, decoders: Iterable[Decoder]) -> Self:
+        """These, and no others."""
+        return cls([Entry(decoder) for decoder in decoders])
+
+    @classmethod
+    def installed(cls) -> Self:
+        """Our own; those that other packages bring; Theengs' if it is installed, last: it knows the most formats."""
+        self = cls.of(kind() for kind in OWN)
+        for point in entry_points(group=GROUP):
+            self._load(point)
+        if Theengs.is_installed():
+            self.entries.append(Entry(Theengs()))
+        return self
+
+    def _load(self, point: EntryPoint) -> None:
+        try:
+            found = point.load()
+            decoder = found() if isinstance(found, type) else found
+            self.entries.append(Entry(_checked(decoder)))
+        except Exception as error:  # noqa: BLE001 - somebody else's package: whatever it is, it is shown
+            self.missing[point.name] = _words(error)
+
+    def decode(self, heard: Heard, key: bytes | None, first: Entry | None = None) -> tuple[Entry, Decoded] | None:
+        """What it says and who says so, `first` being asked first; None if nobody knows the format.
+
+        DecodeError if it cannot be used. Nothing else is ever raised.
+        """
+        if first is not None and first.on:
+            decoded = self._ask(first, heard, key)
+            if decoded is not None:
+                return first, decoded
+        for entry in self.entries:
+            if entry.on and entry is not first:
+                decoded = self._ask(entry, heard, key)
+                if decoded is not None:
+                    return entry, decoded
+        return None
+
+    def _ask(self, entry: Entry, heard: Heard, key: bytes | None) -> Decoded | None:
+        try:
+            decoded = entry.decoder.decode(heard, key)
+        except DecodeError:
+            entry.refused += 1
+            raise
+        except Exception as error:  # noqa: BLE001 - a decoder that fails must not stop the others
+            entry.failed += 1
+            entry.failures_on_end += 1
+            entry.error = _words(error)
+            entry.on = entry.failures_on_end < MAX_FAILURES
+            return None
+        if decoded is not None:
+            entry.decoded += 1
+            entry.failures_on_end = 0
+        return decoded
+
+    def status(self) -> list[dict[str, Any]]:
+        """For pages and the doctor."""
+        known = [
+            {
+                "name": entry.decoder.name,
+                "state": "on" if entry.on else "off",
+                "decoded": entry.decoded,
+                "refused": entry.refused,
+                "failed": entry.failed,
+                "error": entry.error,
+            }
+            for entry in self.entries
+        ]
+        missing = [{"name": name, "state": "missing", "error": error} for name, error in self.missing.items()]
+        return known + missing
+
+
+def _checked(decoder: Any) -> Decoder:
+    """What another package gives, if it can be a decoder."""
+    if not isinstance(getattr(decoder, "name", None), str) or not callable(getattr(decoder, "decode", None)):
+        raise TypeError(f"{decoder!r:.80} is no decoder: it needs name, abilities and decode()")
+    if not isinstance(getattr(decoder, "abilities", None), Mapping):
+        raise TypeError(f"the decoder {decoder.name} has no abilities: a mapping from attribute to Ability")
+    checked: Decoder = decoder
+    return checked
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]

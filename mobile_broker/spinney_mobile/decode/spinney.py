@@ -1,0 +1,128 @@
+"""Spinney motes: BTHome in the advert, and a scan response that says which sample it is (rule I1).
+
+An advert is a sample only if it holds all of the mote's attributes exactly, which is known once the mote has been asked
+for its attributes. Until then, and otherwise, it is mere presence.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spinney.expression import Value
+from spinney.mote.advert import BTHOME, COMPANY, OBJECTS, Advert, Reading, ScanData
+from spinney.mote.protocol import AttributeRow, ProtocolError
+
+from ..samples import Ability, Heard
+from .bthome import BTHome, values_of
+from .decoder import Decoded, DecodeError
+
+MAX_MOTES: Final = 1000
+"""Motes whose attributes are remembered; beyond it the one described first is mere presence again."""
+_BOOT_BITS, _SEQUENCE_BITS = 16, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a mote has said of itself: its attributes, and its newest sample's number."""
+
+    attributes: Sequence[AttributeRow]
+    boot: int
+    sequence: int
+
+    def values(self, readings: Sequence[Reading]) -> dict[str, Value] | None:
+        """The sample by the mote's own names; None unless the advert holds all of it exactly."""
+        if len(readings) != len(self.attributes):
+            return None
+        left = list(readings)
+        values: dict[str, Value] = {}
+        for row in self.attributes:
+            reading = next((each for each in left if each.object_id == row.object_id), None)
+            raw = None if reading is None else _raw(row, reading)
+            if reading is None or raw is None:
+                return None
+            left.remove(reading)
+            values[row.name] = raw * row.p / row.q
+        return values
+
+    def number(self, scan: ScanData) -> tuple[int, int]:
+        """The whole (boot, sequence) of which an advert has the low bits: the one nearest to what is known."""
+        boot = _nearest(scan.boot, self.boot, _BOOT_BITS)
+        sequence = self.sequence if boot == self.boot else 0
+        return boot, _nearest(scan.sequence, sequence, _SEQUENCE_BITS)
+
+
+class Spinney:
+    """Asked before BTHome, which would take a mote's advert for any other sensor's."""
+
+    name = "spinney"
+    abilities: Mapping[str, Ability] = {}
+    """The mote's own description tells them."""
+
+    def __init__(self) -> None:
+        self._motes: OrderedDict[str, Description] = OrderedDict()
+
+    def describe(self, address: str, description: Description) -> None:
+        """Whoever has asked the mote tells what it said; again after each of its starts."""
+        self._motes[address] = description
+        self._motes.move_to_end(address)
+        if len(self._motes) > MAX_MOTES:
+            self._motes.popitem(last=False)
+
+    def decode(self, heard: Heard, key: bytes | None) -> Decoded | None:
+        """None unless it is a mote: by its scan response, or because it has been described."""
+        del key  # a mote's adverts are never encrypted
+        described = self._motes.get(heard.address)
+        scan = scan_data(heard)
+        if scan is None and described is None:
+            return None
+        advert = _advert(heard.services.get(BTHOME))
+        if advert is None:
+            return Decoded({}, presence=True)
+        if described is not None and scan is not None and scan.names(advert):
+            values = described.values(advert.readings)
+            if values is not None:
+                return Decoded(values, scan.sequence, None, *described.number(scan))
+        return Decoded(values_of(advert), presence=True)
+
+
+def scan_data(heard: Heard) -> ScanData | None:
+    """What a mote's scan response says; None if it is no mote's, or none was heard."""
+    data = heard.manufacturers.get(COMPANY)
+    if data is None:
+        return None
+    try:
+        return ScanData.decode(data)
+    except ProtocolError:
+        return None
+
+
+def _advert(data: bytes | None) -> Advert | None:
+    if not data:
+        return None
+    try:
+        advert = Advert.decode(data)
+    except ProtocolError as error:
+        raise DecodeError(str(error)) from None
+    return None if advert.encrypted else advert
+
+
+def _raw(row: AttributeRow, reading: Reading) -> int | None:
+    """The mote's own raw value; None if BTHome's scale or unit may have changed it."""
+    name, _, p, q = OBJECTS.get(reading.object_id, (reading.name, 1, 1, 1))
+    up, down = row.p * q, row.q * p
+    if row.unit not in ("", BTHome.abilities[name].unit or "") or up % down or up == 0:
+        return None
+    steps, rest = divmod(reading.raw, up // down)
+    return None if rest else steps
+
+
+def _nearest(low: int, known: int, bits: int) -> int:
+    """The number nearest to `known` that ends with these bits, and is not below 0."""
+    span = 1 << bits
+    number = known - known % span + low
+    if number - known > span // 2 and number >= span:
+        return number - span
+    return number + span if known - number > span // 2 else number

@@ -1,0 +1,375 @@
+"""Every device heard: listed before any filter, then decoded, allowed, named, and told from its own repeats."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from spinney.errors import PublicationError
+from spinney.expression import Value
+from spinney.identity import CONTENT_SECONDS
+
+from .decode import Decoded, DecodeError, Registry
+from .decode.registry import Entry
+from .plain import plain
+from .samples import Ability, Heard, Sample
+from .settings import Device, Devices
+
+MAX_SEEN: Final = 4096
+"""Devices that are remembered; beyond it the one unheard for longest goes, unless settings list it."""
+REPEAT_SECONDS: Final = CONTENT_SECONDS
+"""For how long an advert with the same bytes, or the same number, is the same sample. Then it is told again."""
+UNKNOWN_SECONDS: Final = 60.0
+"""For how long a device is not decoded again after no decoder has known its adverts, unless they look different."""
+COUNTER_WRAP: Final = 1000
+"""A counter so near its end may begin anew."""
+MAX_SOURCE: Final = 128
+"""Characters of a source's name."""
+_COUNTER_END: Final = 2**32
+_SMOOTH: Final = 0.1
+_MAC: Final = re.compile("[0-9A-F]{2}(:[0-9A-F]{2}){5}")
+
+
+@dataclass(slots=True)
+class Seen:
+    """A device as `spinney mobile seen` shows it."""
+
+    address: str
+    acquirer: str
+    first: float
+    last: float
+    heard: int = 0
+    repeats: int = 0
+    samples: int = 0
+    name: str | None = None
+    """As it calls itself."""
+    rssi: int | None = None
+    interval: float | None = None
+    """Seconds between what is heard, smoothed."""
+    decoder: str | None = None
+    source: str | None = None
+    """What its samples are published as."""
+    allowed: bool = False
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Of its last sample."""
+    error: str | None = None
+    """Why its last advert could not be used."""
+    hints: Sequence[str] = ()
+    """Services and makers of what no decoder knows."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As objects that json.dumps takes."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(slots=True)
+class _State:
+    """What must be remembered of a device to tell its repeats, and old adverts sent again by somebody."""
+
+    seen: Seen
+    settings: Device | None = None
+    key: bytes | None = None
+    source: str = ""
+    entry: Entry | None = None
+    services: Mapping[str, bytes] = field(default_factory=dict)
+    manufacturers: Mapping[int, bytes] = field(default_factory=dict)
+    passed: float = 0.0
+    repeat: int | None = None
+    repeat_heard: float = 0.0
+    counter: int | None = None
+    unknown_until: float = 0.0
+    shape: frozenset[str | int] = frozenset()
+
+
+class DeviceTable:
+    """All devices. `take` is synchronous and quick: most adverts are repeats, and those are not decoded."""
+
+    def __init__(self, registry: Registry, rules: Devices | None = None, listed: Sequence[Device] = ()) -> None:
+        self.registry = registry
+        self.counts: Counter[str] = Counter()
+        """Heard, repeats, unknown, undecodable, replayed, presence, refused (not allowed), sampled, forgotten."""
+        self._states: OrderedDict[str, _State] = OrderedDict()
+        self._addresses: dict[str, str] = {}
+        self.configure(rules or Devices(), listed)
+
+    def configure(self, rules: Devices, listed: Sequence[Device]) -> None:
+        """Other rules and devices, from now on."""
+        self._rules = rules
+        self._listed = {normal(device.address): device for device in listed}
+        self._addresses.clear()
+        for address, state in self._states.items():
+            self._settle(address, state)
+
+    # ---- what is heard
+
+    def take(self, heard: Heard) -> Sample | None:
+        """The sample that it is; None for a repeat, and for what is not known or not wanted."""
+        state = self._state(heard)
+        self._note(state.seen, heard)
+        if heard.values is not None:
+            return self._take_values(state, heard)
+        if self._is_repeat(state, heard):
+            return None
+        decoded = self._decode(state, heard)
+        if decoded is None or self._is_old(state, heard, decoded):
+            return None
+        state.seen.error = None
+        state.seen.values = decoded.values
+        if decoded.presence or not decoded.values:
+            self.counts["presence"] += 1
+            return None
+        if not self._is_allowed(state):
+            return None
+        state.passed = heard.time
+        return self._sample(state, heard, decoded)
+
+    def _state(self, heard: Heard) -> _State:
+        state = self._states.get(heard.address)
+        if state is None:
+            state = _State(Seen(heard.address, heard.acquirer, heard.time, heard.time))
+            self._states[heard.address] = state
+            self._settle(heard.address, state)
+            if len(self._states) > MAX_SEEN:
+                self._forget()
+        else:
+            self._states.move_to_end(heard.address)
+        return state
+
+    def _forget(self) -> None:
+        """Whoever makes up addresses must not make us forget the counters of devices that are listed."""
+        oldest = next((address for address, state in self._states.items() if state.settings is None), None)
+        forgotten = self._states.pop(oldest or next(iter(self._states)))
+        self._addresses.pop(forgotten.source, None)
+        self.counts["forgotten"] += 1
+
+    def _note(self, seen: Seen, heard: Heard) -> None:
+        self.counts["heard"] += 1
+        if seen.heard:
+            gap = max(0.0, heard.time - seen.last)
+            seen.interval = gap if seen.interval is None else seen.interval + _SMOOTH * (gap - seen.interval)
+        seen.heard += 1
+        seen.last = heard.time
+        seen.rssi = heard.rssi
+        seen.acquirer = heard.acquirer
+        if heard.name is not None and heard.name != seen.name:
+            seen.name = heard.name
+            self._settle(heard.address, self._states[heard.address])
+
+    def _is_repeat(self, state: _State, heard: Heard) -> bool:
+        if heard.services != state.services or heard.manufacturers != state.manufacturers:
+            state.services, state.manufacturers = heard.services, heard.manufacturers
+            return False
+        if heard.time - (state.passed if state.repeat is None else state.repeat_heard) > REPEAT_SECONDS:
+            return False
+        state.repeat_heard = heard.time
+        return self._count_repeat(state)
+
+    def _count_repeat(self, state: _State) -> bool:
+        state.seen.repeats += 1
+        self.counts["repeats"] += 1
+        return True
+
+    # ---- adverts
+
+    def _decode(self, state: _State, heard: Heard) -> Decoded | None:
+        if state.unknown_until > heard.time and state.shape == _shape(heard):
+            self.counts["unknown"] += 1
+            return None
+        try:
+            found = self.registry.decode(heard, state.key, state.entry)
+        except DecodeError as error:
+            self.counts["undecodable"] += 1
+            state.seen.error = str(error)
+            return None
+        if found is None:
+            self._unknown(state, heard)
+            return None
+        if found[0] is not state.entry:
+            state.entry = found[0]
+            state.seen.decoder = found[0].decoder.name
+            state.unknown_until = 0.0
+            self._settle(heard.address, state)
+        return found[1]
+
+    def _unknown(self, state: _State, heard: Heard) -> None:
+        self.counts["unknown"] += 1
+        state.shape = _shape(heard)
+        state.unknown_until = heard.time + UNKNOWN_SECONDS
+        if state.entry is None:
+            state.seen.hints = [*heard.services, *(f"maker {company:#06x}" for company in heard.manufacturers)]
+
+    def _is_old(self, state: _State, heard: Heard, decoded: Decoded) -> bool:
+        """Whether it is the sample that came before, or an encrypted one that somebody has recorded."""
+        if decoded.counter is not None:
+            if state.counter is not None and _goes_back(state.counter, decoded.counter):
+                self.counts["replayed"] += 1
+                state.seen.error = (
+                    f"its counter went from {state.counter} back to {decoded.counter}: somebody replays old adverts, or"
+                    " it was reset; then restart the mobile broker"
+                )
+                return True
+            state.counter = decoded.counter
+        same = decoded.repeat is not None and decoded.repeat == state.repeat
+        same = same and heard.time - state.repeat_heard <= REPEAT_SECONDS
+        state.repeat, state.repeat_heard = decoded.repeat, heard.time
+        return self._count_repeat(state) if same else False
+
+    def _sample(self, state: _State, heard: Heard, decoded: Decoded) -> Sample:
+        return self._counted(
+            state,
+            Sample(
+                state.source,
+                self._renamed(state.settings, decoded.values),
+                heard.time if heard.measured is None else heard.measured,
+                heard.time,
+                heard.acquirer,
+                decoded.boot,
+                decoded.sequence,
+                rssi=heard.rssi,
+                battery=battery_of(decoded.values),
+                place=_place(state.settings),
+                type=state.settings.type if state.settings else None,
+                raw=raw_of(heard) if state.settings and state.settings.raw else None,
+            ),
+        )
+
+    def _counted(self, state: _State, sample: Sample) -> Sample:
+        state.seen.samples += 1
+        self.counts["sampled"] += 1
+        return sample
+
+    @staticmethod
+    def _renamed(settings: Device | None, values: Mapping[str, Value]) -> Mapping[str, Value]:
+        if settings is None or not (settings.rename or settings.attributes):
+            return values
+        renamed = {settings.rename.get(name, name): value for name, value in values.items()}
+        return {**renamed, **settings.attributes}
+
+    # ---- what needs no decoder
+
+    def _take_values(self, state: _State, heard: Heard) -> Sample | None:
+        try:
+            found = plain(heard.values or {})
+        except PublicationError as error:
+            self.counts["undecodable"] += 1
+            state.seen.error = str(error)
+            return None
+        state.seen.error = None
+        state.seen.values = found.values
+        if not self._is_allowed(state):
+            return None
+        measured = heard.measured if heard.measured is not None else found.time
+        boot, sequence = found.number or (None, None)
+        return self._counted(
+            state,
+            Sample(
+                state.source,
+                self._renamed(state.settings, found.values),
+                heard.time if measured is None else measured,
+                heard.time,
+                heard.acquirer,
+                boot,
+                sequence,
+                battery=battery_of(found.values),
+                valid_for=found.valid_for,
+                place=found.place or _place(state.settings),
+                type=found.type or (state.settings.type if state.settings else None),
+                raw=raw_of(heard) if state.settings and state.settings.raw else None,
+            ),
+        )
+
+    # ---- who may
+
+    def _is_allowed(self, state: _State) -> bool:
+        self.counts["refused"] += not state.seen.allowed
+        return state.seen.allowed
+
+    def _settle(self, address: str, state: _State) -> None:
+        """What the settings say of a device, worked out once and not for each advert."""
+        settings = state.settings = self._listed.get(normal(address))
+        state.key = bytes.fromhex(settings.bindkey) if settings and settings.bindkey else None
+        state.source = state.seen.source = self.source(address)
+        self._addresses[state.source] = address
+        if settings is not None:
+            state.seen.allowed = settings.allow
+        else:
+            state.seen.allowed = self._rules.allow == "known" or self._is_among_patterns(address, state.seen.name)
+
+    def _is_among_patterns(self, address: str, name: str | None) -> bool:
+        return any(
+            fnmatchcase(normal(address), normal(pattern)) or (name is not None and fnmatchcase(name, pattern))
+            for pattern in self._rules.patterns
+        )
+
+    def source(self, address: str) -> str:
+        """What a device's samples are published as: the name that settings give, else the address.
+
+        Two mobile brokers that hear one sensor must call it the same, so a name of its own making will not do.
+        """
+        settings = self._listed.get(normal(address))
+        return settings.name if settings and settings.name else source_of(address)
+
+    # ---- for others
+
+    def seen(self) -> list[Seen]:
+        """Every device, the one heard last first."""
+        return [state.seen for state in reversed(self._states.values())]
+
+    def abilities(self, source: str) -> Mapping[str, Ability]:
+        """What each attribute of a source can be, by its decoder; empty where there is none."""
+        state = self._states.get(self._addresses.get(source, ""))
+        if state is None or state.entry is None:
+            return {}
+        known, found = state.entry.decoder.abilities, {}
+        renames = state.settings.rename if state.settings else {}
+        for name in state.seen.values:
+            ability = known.get(name) or known.get(name.rpartition("_")[0])
+            if ability is not None:
+                found[renames.get(name, name)] = ability
+        return found
+
+
+def normal(address: str) -> str:
+    """An address as it is compared: however somebody wrote it."""
+    return address.strip().upper().replace("-", ":")
+
+
+def source_of(address: str) -> str:
+    """The name of a source that nobody has named: a Bluetooth address as bare digits, all else as it is."""
+    upper = address.upper()
+    return upper.replace(":", "").lower() if _MAC.fullmatch(upper) else address[:MAX_SOURCE]
+
+
+def battery_of(values: Mapping[str, Value]) -> float | None:
+    """The share that is left, from the attribute `battery`, which is in percent."""
+    battery = values.get("battery")
+    return battery / 100 if isinstance(battery, float) and 0 <= battery <= 100 else None
+
+
+def raw_of(heard: Heard) -> str:
+    """The bytes of what was heard, in hexadecimal: of an advert its service and manufacturer's data, as on the air."""
+    if heard.values is not None:
+        return json.dumps(dict(heard.values), separators=(",", ":")).encode().hex()
+    services = (b"\x16" + bytes.fromhex(uuid[4:8])[::-1] + data for uuid, data in heard.services.items())
+    makers = (b"\xff" + company.to_bytes(2, "little") + data for company, data in heard.manufacturers.items())
+    return b"".join(bytes([len(part)]) + part for part in (*services, *makers) if len(part) <= 0xFF).hex()
+
+
+def _shape(heard: Heard) -> frozenset[str | int]:
+    return frozenset((*heard.services, *heard.manufacturers))
+
+
+def _place(settings: Device | None) -> tuple[float, float] | None:
+    if settings is None or settings.lat is None or settings.long is None:
+        return None
+    return settings.lat, settings.long
+
+
+def _goes_back(before: int, now: int) -> bool:
+    begins_anew = now < COUNTER_WRAP and before > _COUNTER_END - COUNTER_WRAP
+    return now < before and not begins_anew
