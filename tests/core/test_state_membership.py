@@ -145,3 +145,36 @@ def test_an_owner_goes_on_from_its_snapshot(readings: list[tuple[str, int, str]]
         return labels
 
     assert run(restarting=True) == run(restarting=False)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("pqr"), st.integers(-1, 1), st.sampled_from("ab")), max_size=20), st.integers()
+)
+def test_an_owner_goes_on_from_the_snapshots_of_the_sources_that_changed(
+    readings: list[tuple[str, int, str]], cut: int
+) -> None:
+    def run(restarting: bool) -> list[Label | None]:
+        owner_filter, labels = OwnerFilter(state("EACH room")), []
+        kept: dict[str, list[Any]] = {}
+        for n, (source, x, room) in enumerate(readings):
+            if restarting and n == cut % len(readings):
+                owner_filter = OwnerFilter(state("EACH room"))
+                for name, snapshot in kept.items():
+                    owner_filter.restore_source(name, json.loads(json.dumps(snapshot)))
+            label = owner_filter.feed(PublicationId(source, 0, n), {"x": x, "room": room})
+            changed = {source} if label is None else {mark.source for mark in label.marks()}
+            kept.update({name: found for name in changed if (found := owner_filter.source_snapshot(name))})
+            labels.append(label)
+        return labels
+
+    assert run(restarting=True) == run(restarting=False)
+
+
+def test_what_is_remembered_of_one_source_is_nothing_before_it_is_heard_s2() -> None:
+    owner_filter = OwnerFilter(state("EACH room"))
+    assert owner_filter.source_snapshot("p") is None
+    assert owner_filter.mark("p") is None
+    owner_filter.feed(PublicationId("p", 0, 1), {"x": 1, "room": "a"}, epoch=3)
+    assert owner_filter.mark("p") == Mark("p", (3, 0, 1), True, "a")
+    owner_filter.take(Mark("q", (0, 0, 1), True, "a"))
+    assert owner_filter.sources() == {"p", "q"}

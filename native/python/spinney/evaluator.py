@@ -6,7 +6,7 @@ It is the same on a mote, on the mobile broker that owns a source, and in the cl
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -90,6 +90,10 @@ class Evaluator:
     def forget(self, source: str) -> None:
         """Before a source is given up, and when it joins: its bit is unknown again."""
         self._sources.pop(source, None)
+
+    def sources(self) -> Iterable[str]:
+        """All that anything is remembered of."""
+        return self._sources
 
     def state(self, source: str) -> SourceState | None:
         """What is remembered of a source; None if nothing is."""

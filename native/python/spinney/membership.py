@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .evaluator import Evaluator
+from .evaluator import Evaluator, state_from_json, state_to_json
 from .identity import PublicationId
 from .label import Label, Mark, scope_of
 from .snapshots import check_snapshot
@@ -43,6 +43,29 @@ class OwnerFilter:
         """Give a source up; the silent label to send before that, if something was withheld."""
         self.evaluator.forget(source)
         return self.membership.release(source)
+
+    def mark(self, source: str) -> Mark | None:
+        """The newest mark that is known of a source."""
+        return self.membership.mark(source)
+
+    def sources(self) -> set[str]:
+        """All that anything is remembered of."""
+        return {*self.evaluator.sources(), *self.membership.sources()}
+
+    def source_snapshot(self, source: str) -> list[Any] | None:
+        """What is remembered of one source, for those who store only what has changed; None for nothing."""
+        state = self.evaluator.state(source)
+        marks = self.membership.source_snapshot(source)
+        if state is None and marks is None:
+            return None
+        return [None if state is None else state_to_json(state), marks]
+
+    def restore_source(self, source: str, snapshot: list[Any]) -> None:
+        """Of this source, remember what gave this snapshot; the subscription is the same."""
+        state, marks = snapshot
+        self.evaluator.put_back(source, None if state is None else state_from_json(*state))
+        if marks is not None:
+            self.membership.restore_source(*marks)
 
     def snapshot(self) -> dict[str, Any]:
         """All of it, as objects that json.dumps takes."""
@@ -135,6 +158,24 @@ class Membership:
                 sources.add(found)
                 waiting.extend(self._told.scopes(found))
         return sources
+
+    def mark(self, source: str) -> Mark | None:
+        """The newest mark that is known of a source."""
+        return self._now.marks.get(source)
+
+    def sources(self) -> Iterable[str]:
+        """All that there are marks of."""
+        return self._now.marks
+
+    def source_snapshot(self, source: str) -> list[Any] | None:
+        """What is known of one source, and what has been told of it; None for nothing."""
+        now, told = self._now.marks.get(source), self._told.marks.get(source)
+        return None if now is None or told is None else [now.to_json(), told.to_json()]
+
+    def restore_source(self, now: Any, told: Any) -> None:
+        """Know of a source, and have told of it, what gave this snapshot."""
+        self._now.put(Mark.from_json(now))
+        self._told.put(Mark.from_json(told))
 
     def snapshot(self) -> dict[str, Any]:
         """All of it, as objects that json.dumps takes."""
