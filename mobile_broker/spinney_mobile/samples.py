@@ -35,14 +35,14 @@ class Heard:
     name: str | None = None
     """As it calls itself."""
     rssi: int | None = None
-    measured: float | None = None
-    """When it was measured, where that is known; else it is as old as what was heard."""
     services: Mapping[str, bytes] = field(default_factory=dict)
     """Service data of an advert by UUID, in lower case and full length."""
     manufacturers: Mapping[int, bytes] = field(default_factory=dict)
     """Manufacturer data of an advert by company."""
     values: Mapping[str, Any] | None = None
     """What needs no decoder: an object of JSON, a row of CSV."""
+    measured: float | None = None
+    """When it was measured, where that is known; else it is as old as what was heard."""
 
 
 @dataclass(frozen=True, slots=True)
