@@ -92,6 +92,8 @@ def expected(type_: Any) -> str:
         return f"a list, each {expected(get_args(type_)[0])}"
     if get_origin(type_) in (Union, UnionType):
         return " or ".join(expected(each) for each in get_args(type_))
+    if get_origin(type_) is Mapping:
+        return f"a table, each {expected(get_args(type_)[1])}"
     return "a path" if type_ is Path else _PLAIN[type_][0]
 
 

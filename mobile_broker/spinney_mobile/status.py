@@ -101,6 +101,8 @@ class Status:
     """By the reason of a private rule."""
     notifications: list[Mapping[str, Any]] = field(default_factory=list)
     """The newest of the user's own subscriptions."""
+    send: str = "wanted"
+    """`all`: everything goes up, and what is counted as spared would have been."""
 
     def to_json(self) -> dict[str, Any]:
         """As objects that json.dumps takes."""
