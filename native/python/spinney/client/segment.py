@@ -3,7 +3,8 @@
     magic, then records: length (4 bytes, big-endian), CRC-32 of the body (4 bytes), body
 
 A body is one letter and what follows: `P` place, boot, sequence (8 bytes each), length of the source (2 bytes), the
-source, the publication; or `L` and places that have left, as pairs of first and last (8 bytes each).
+source, the publication; `L` and places that have left, as pairs of first and last (8 bytes each); `S` and keys with
+values: length of the key (2 bytes), of the value (8 bytes, -1 for none), both; or `T` and records that come together.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +27,8 @@ MAX_BODY: Final = 16 << 20
 _HEAD = struct.Struct(">II")
 _PUBLICATION = struct.Struct(">cQQQH")
 _PAIR = struct.Struct(">QQ")
+_KEY = struct.Struct(">Hq")
+_NO_VALUE: Final = -1
 
 
 class Left(NamedTuple):
@@ -34,14 +37,25 @@ class Left(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
+class State(NamedTuple):
+    """These keys have these values now; None takes one away."""
+
+    values: dict[str, bytes | None]
+
+
+Record = Entry | Left | State
+
+
 class Content(NamedTuple):
     """What a file holds."""
 
-    records: list[Entry | Left]
+    records: list[Record]
     good_bytes: int
     """Up to here it is whole."""
     bad_bytes: int
     """What comes after that."""
+    torn: bool = False
+    """It is the beginning of a record, as a kill in the middle of a write leaves it."""
 
 
 def encode_publication(entry: Entry) -> bytes:
@@ -54,6 +68,20 @@ def encode_publication(entry: Entry) -> bytes:
 def encode_left(places: Iterable[int]) -> bytes:
     """The record that says that these have left."""
     return _record(b"L" + b"".join(_PAIR.pack(first, last) for first, last in ranges(places)))
+
+
+def encode_state(values: Mapping[str, bytes | None]) -> bytes:
+    """The record that sets these keys."""
+    parts = [b"S"]
+    for key, value in values.items():
+        name = key.encode()
+        parts += (_KEY.pack(len(name), _NO_VALUE if value is None else len(value)), name, value or b"")
+    return _record(b"".join(parts))
+
+
+def encode_transaction(records: Iterable[bytes]) -> bytes:
+    """The record that holds encoded records: it is whole or not there."""
+    return _record(b"T" + b"".join(records))
 
 
 def ranges(places: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -77,15 +105,25 @@ def read(data: bytes) -> Content:
     """Everything up to the end, or to the first damage."""
     if data[: len(MAGIC)] != MAGIC:
         return Content([], 0, len(data))
-    records: list[Entry | Left] = []
-    at = len(MAGIC)
+    records, at = _records(data, len(MAGIC))
+    return Content(records, at, len(data) - at, _is_torn(data, at))
+
+
+def _is_torn(data: bytes, at: int) -> bool:
+    rest = len(data) - at
+    return 0 < rest < _HEAD.size or (rest > 0 and rest - _HEAD.size < _HEAD.unpack_from(data, at)[0] <= MAX_BODY)
+
+
+def _records(data: bytes, at: int) -> tuple[list[Record], int]:
+    """Those from here on, and where they end."""
+    records: list[Record] = []
     while (body := _body(data, at)) is not None:
-        record = _decode(body)
-        if record is None:
+        found = _decode(body)
+        if found is None:
             break
-        records.append(record)
+        records += found
         at += _HEAD.size + len(body)
-    return Content(records, at, len(data) - at)
+    return records, at
 
 
 def _body(data: bytes, at: int) -> bytes | None:
@@ -97,17 +135,42 @@ def _body(data: bytes, at: int) -> bytes | None:
     return body if 0 < length <= MAX_BODY and len(body) == length and zlib.crc32(body) == crc else None
 
 
-def _decode(body: bytes) -> Entry | Left | None:
-    if body[:1] == b"L" and len(body) % _PAIR.size == 1:
-        return Left(tuple(_PAIR.iter_unpack(body[1:])))
-    if body[:1] != b"P" or len(body) < _PUBLICATION.size:
-        return None
+def _decode(body: bytes) -> Sequence[Record] | None:
+    match body[:1]:
+        case b"L" if len(body) % _PAIR.size == 1:
+            return (Left(tuple(_PAIR.iter_unpack(body[1:]))),)
+        case b"P" if len(body) >= _PUBLICATION.size:
+            return _publication(body)
+        case b"S":
+            return _state(body)
+        case b"T":
+            records, end = _records(body, 1)
+            return records if end == len(body) else None
+    return None
+
+
+def _publication(body: bytes) -> Sequence[Record] | None:
     _, place, boot, sequence, length = _PUBLICATION.unpack_from(body)
     source_end = _PUBLICATION.size + length
     if source_end > len(body):
         return None
     source = body[_PUBLICATION.size : source_end].decode("utf-8", "replace")
-    return Entry(place, PublicationId(source, boot, sequence), body[source_end:])
+    return (Entry(place, PublicationId(source, boot, sequence), body[source_end:]),)
+
+
+def _state(body: bytes) -> Sequence[Record] | None:
+    values: dict[str, bytes | None] = {}
+    at = 1
+    while at + _KEY.size <= len(body):
+        name_length, length = _KEY.unpack_from(body, at)
+        at += _KEY.size
+        end = at + name_length + max(length, 0)
+        if end > len(body):
+            return None
+        name = body[at : at + name_length].decode("utf-8", "replace")
+        values[name] = None if length == _NO_VALUE else body[at + name_length : end]
+        at = end
+    return (State(values),) if at == len(body) else None
 
 
 class Segment:
