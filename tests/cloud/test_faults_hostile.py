@@ -17,7 +17,8 @@ import pytest
 from fault_kit import ACK_PENDING, SECONDS, Listener, Source, Stand, run, seed_of_today, until
 from servers import HOST
 
-from spinney_cloud.mqtt import MqttClient, codec
+from spinney import mqtt_codec as codec
+from spinney_cloud.mqtt import MqttClient
 
 pytestmark = pytest.mark.slow
 

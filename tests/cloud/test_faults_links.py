@@ -26,8 +26,8 @@ from fault_kit import (
 )
 from servers import HOST
 
+from spinney.mqtt_codec import Will
 from spinney_cloud.mqtt import MqttClient, Publish
-from spinney_cloud.mqtt.codec import Will
 from spinney_cloud.names import topic
 
 pytestmark = pytest.mark.slow

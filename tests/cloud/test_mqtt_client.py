@@ -14,10 +14,10 @@ import pytest
 from nats import connect
 from servers import HOST, MosquittoServer, NatsServer, free_ports
 
+from spinney.mqtt_codec import REFUSED
 from spinney_cloud.certs import Certificates
 from spinney_cloud.mqtt import MqttClient, MqttError, MqttRefused, Publish, Will, link
 from spinney_cloud.mqtt.client import WindowFull
-from spinney_cloud.mqtt.codec import REFUSED
 
 Server = NatsServer | MosquittoServer
 BOTH = pytest.mark.parametrize(

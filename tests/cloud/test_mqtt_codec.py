@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinney_cloud.mqtt import codec
-from spinney_cloud.mqtt.codec import (
+from spinney import mqtt_codec as codec
+from spinney.mqtt_codec import (
     ConnAck,
     Decoder,
     MqttError,

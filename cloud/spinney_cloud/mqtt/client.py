@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
 
+from spinney import mqtt_codec as codec
+from spinney.mqtt_codec import MAX_ID, REFUSED, ConnAck, MqttError, Packet, PubAck, Publish, SubAck, UnsubAck, Will
 from spinney_cloud.room import Room
 
-from . import codec
-from .codec import MAX_ID, REFUSED, ConnAck, MqttError, Packet, PubAck, Publish, SubAck, UnsubAck, Will
 from .link import Link, MqttRefused, Target
 
 log = logging.getLogger(__name__)

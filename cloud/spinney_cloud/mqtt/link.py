@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from .codec import DISCONNECT, PINGREQ, ConnAck, Decoder, MqttError, Packet, PingResp, Will, connect
+from spinney.mqtt_codec import DISCONNECT, PINGREQ, ConnAck, Decoder, MqttError, Packet, PingResp, Will, connect
 
 CONNECT_SECONDS = 10.0
 """For TCP, TLS and CONNACK together."""

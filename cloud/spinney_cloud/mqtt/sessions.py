@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from spinney.mqtt_codec import Publish
+
 from .client import MqttClient
-from .codec import Publish
 
 Make = Callable[[str, Callable[[Publish], None]], MqttClient]
 """Makes the client of a name, with what it is to do with messages."""
