@@ -10,7 +10,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import paho.mqtt.client as paho
@@ -59,10 +59,13 @@ class Arrived(NamedTuple):
     mid: int
     topic: str
     payload: bytes
+    retained: bool = False
+    """It was published before we subscribed."""
 
     def ack(self) -> None:
-        """Tell the server that it need not send it again; nothing once the link is over."""
-        self.link.ack(self.mid)
+        """Tell the server that it need not send it again; nothing once the link is over, or if it would not anyway."""
+        if self.mid:
+            self.link.ack(self.mid)
 
 
 class Lost(NamedTuple):
@@ -75,14 +78,25 @@ class Lost(NamedTuple):
 Event = Opened | Refused | Granted | Acked | Arrived | Lost
 
 
+class Will(NamedTuple):
+    """What the server says for us at QoS 1 when the link ends without a good-bye."""
+
+    topic: str
+    payload: bytes
+
+
 class Link:
     """Opened once, closed once."""
 
-    def __init__(self, access: Access, client_id: str, *, clean: bool, events: Handover[Event]) -> None:
+    def __init__(
+        self, access: Access, client_id: str, *, clean: bool, events: Handover[Event], will: Will | None = None
+    ) -> None:
         self._events = events
         self._over = threading.Event()
         self._access = access
         self._client = self._make_client(client_id, clean)
+        if will is not None:
+            self._client.will_set(will.topic, will.payload, qos=1)
 
     def _make_client(self, client_id: str, clean: bool) -> paho.Client:
         access = self._access
@@ -117,9 +131,9 @@ class Link:
         self._client.connect(self._access.server.host, self._access.server.port, KEEPALIVE_SECONDS)
         self._client.loop_start()
 
-    def subscribe(self, topics: Sequence[str]) -> None:
-        """At QoS 1; the answer is an event."""
-        self._client.subscribe([(topic, 1) for topic in topics])
+    def subscribe(self, topics: Sequence[str], at_most_once: Collection[str] = ()) -> None:
+        """At QoS 1, these of them at QoS 0; the answer is an event."""
+        self._client.subscribe([(topic, int(topic not in at_most_once)) for topic in topics])
 
     def publish(self, topic: str, payload: bytes) -> int:
         """At QoS 1; the number that the Acked event will have."""
@@ -159,7 +173,7 @@ class Link:
         self._events.put_now(Acked(self, mid))
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        self._events.put(Arrived(self, message.mid, message.topic, message.payload), self._over.is_set)
+        self._events.put(Arrived(self, message.mid, message.topic, message.payload, message.retain), self._over.is_set)
 
     def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._over.set()
