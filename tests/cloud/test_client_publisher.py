@@ -366,8 +366,8 @@ class NonsenseServer:
 def test_a_server_that_talks_nonsense_is_tried_again_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     died: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: died.append(args.exc_value))
-    monkeypatch.setattr("spinney.client.connection.FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr("spinney.client.connection.LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("spinney.client.dialogue.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("spinney.client.dialogue.LONGEST_PAUSE_SECONDS", 0.001)
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
     server = NonsenseServer(seed)

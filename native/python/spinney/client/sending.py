@@ -7,7 +7,7 @@ names none, by its cumulative word per source. In flight are at most `window` ba
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +18,7 @@ BATCH_BYTES: Final = 64 << 10
 """Of a message's publications together, unless one alone is larger."""
 DEFAULT_MAX_PAYLOAD: Final = 1 << 20
 """Until the cloud says what it takes: what nats-server does unless told otherwise."""
+MAX_ROWS: Final = 10_000
 ENVELOPE_BYTES: Final = 256
 """Of max_payload for what is around the publications."""
 RESEND_SECONDS: Final = 10.0
@@ -36,7 +37,9 @@ class Message(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Batch:
+class Batch:
+    """Entries that went out together."""
+
     number: int
     entries: list[Entry]
     sent_at: float
@@ -45,7 +48,7 @@ class _Batch:
 
 
 class Sending:
-    """Of one outbox."""
+    """Of one outbox. `encode`, `size`, `may_go` and `_lingers_until` are for classes that send something else."""
 
     def __init__(
         self,
@@ -63,18 +66,20 @@ class Sending:
         self._batch_bytes = batch_bytes
         self._linger = linger_seconds
         self._resend = self._resend_first = resend_seconds
-        self._window = window
+        self.window = window
         self._number = 0
         self._next = 0  # the place from which nothing has been sent
         self._unsent_since: float | None = None
         self._unsent_bytes = 0
-        self._flight: OrderedDict[str, _Batch] = OrderedDict()
-        self._earlier: OrderedDict[str, _Batch] = OrderedDict()
+        self._flight: OrderedDict[str, Batch] = OrderedDict()
+        self._earlier: OrderedDict[str, Batch] = OrderedDict()
         self.max_payload = DEFAULT_MAX_PAYLOAD
         self.resent = 0
         """How often everything unstored was sent again."""
         self.hurry = False
         """Nothing lingers."""
+        self.max_rows = MAX_ROWS
+        """Of a message."""
 
     @property
     def largest(self) -> int:
@@ -100,13 +105,25 @@ class Sending:
         self._unsent_bytes -= sum(len(entry.data) for entry in entries)
         self._number += 1
         name = f"{self._prefix}-{self._number}"
-        self._flight[name] = _Batch(self._number, entries, now)
+        self._flight[name] = Batch(self._number, entries, now)
+        return Message(name, self.encode(name, entries))
+
+    def encode(self, batch: str, entries: Sequence[Entry]) -> bytes:
+        """The message of a batch."""
         rows = b",".join(entry.data for entry in entries)
-        return Message(name, b'{"batch":"%b","publications":[%b]}' % (name.encode(), rows))
+        return b'{"batch":"%b","publications":[%b]}' % (batch.encode(), rows)
+
+    def size(self, entry: Entry) -> int:
+        """At most the bytes that an entry adds to its message, a comma not counted."""
+        return len(entry.data)
+
+    def may_go(self, _entry: Entry) -> bool:
+        """Whether it may be sent now; what may not is passed over until everything is sent again."""
+        return True
 
     def _has_window(self) -> bool:
         oldest = next(iter(self._flight.values()), None)
-        return oldest is None or self._number - oldest.number + 1 < self._window
+        return oldest is None or self._number - oldest.number + 1 < self.window
 
     def _lingers_until(self) -> float:
         if self._unsent_since is None or self._unsent_bytes >= self._batch_bytes:
@@ -116,16 +133,20 @@ class Sending:
     def _fill(self) -> Iterator[Entry]:
         """The next entries that fit into one message."""
         room = min(self._batch_bytes, self.largest)
+        rows = 0
         for entry in self._outbox.entries(self._next):
-            if room != min(self._batch_bytes, self.largest) and len(entry.data) + 1 > room:
-                return
+            if self.may_go(entry):
+                size = self.size(entry) + 1
+                if rows and (size > room or rows >= self.max_rows):
+                    return
+                room -= size
+                rows += 1
+                yield entry
             self._next = entry.place + 1
-            room -= len(entry.data) + 1
-            yield entry
 
     def oversized(self) -> list[Entry]:
         """What would fit into no message, now that the cloud has said what it takes."""
-        return [entry for entry in self._outbox.entries() if len(entry.data) > self.largest]
+        return [entry for entry in self._outbox.entries() if self.size(entry) > self.largest]
 
     def due(self, now: float) -> float | None:
         """When `next`, `overdue` or `unheard` would say something new, if nothing happens before."""
@@ -206,7 +227,7 @@ class Sending:
         self._forget(names)
         return left
 
-    def _batch(self, name: Any) -> _Batch | None:
+    def _batch(self, name: Any) -> Batch | None:
         if not isinstance(name, str):
             return None
         return self._flight.get(name) or self._earlier.get(name)
