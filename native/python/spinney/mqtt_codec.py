@@ -1,9 +1,13 @@
-"""MQTT 3.1.1 as bytes: what a client sends, and what it gets. Pure functions, and a decoder that takes any chunks."""
+"""MQTT 3.1.1 as bytes: what a client sends, and what it gets. Pure functions, and a decoder that takes any chunks.
+
+A server's side of it is in the mobile broker, on the same `Framer`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 MAX_PACKET_BYTES = 8 * 1024**2
 MAX_TEXT_BYTES = 65_535
@@ -64,6 +68,7 @@ class PingResp(NamedTuple):
 
 
 Packet = ConnAck | Publish | PubAck | SubAck | UnsubAck | PingResp
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +176,12 @@ def length(value: int) -> bytes:
 # ---- From the server --------------------------------------------------------------------------------------------
 
 
-class Decoder:
+class Framer(ABC, Generic[P]):
     """Takes bytes as they come and gives the packets in them. After a MqttError it is of no more use."""
 
     def __init__(self, *, max_packet_bytes: int = MAX_PACKET_BYTES, connection: int = 0) -> None:
         self._most = max_packet_bytes
-        self._connection = connection
+        self.connection = connection
         self._buffer = bytearray()
         """The beginning of a packet."""
         self._needed = 0
@@ -187,7 +192,7 @@ class Decoder:
         """Bytes that wait for more."""
         return len(self._buffer)
 
-    def feed(self, data: bytes) -> list[Packet]:
+    def feed(self, data: bytes) -> list[P]:
         """The packets that are whole with this chunk."""
         if self._buffer:
             self._buffer += data
@@ -195,7 +200,7 @@ class Decoder:
                 return []
             data = bytes(self._buffer)
             self._buffer.clear()
-        packets: list[Packet] = []
+        packets: list[P] = []
         position, end = 0, len(data)
         while position < end:
             start, size = self._header(data, position, end)
@@ -231,41 +236,52 @@ class Decoder:
             raise MqttError(f"a packet of {size} bytes; at most {self._most} are taken")
         return start, size
 
+    @abstractmethod
+    def _packet(self, first: int, data: bytes, start: int, end: int) -> P:
+        """The packet with this first byte whose body is data[start:end]."""
+
+
+class Decoder(Framer[Packet]):
+    """What a server sends."""
+
     def _packet(self, first: int, data: bytes, start: int, end: int) -> Packet:
         if first & 0xF0 == 0x30:
-            return self._publish(first, data, start, end)
+            return read_publish(first, data, start, end, self.connection)
         size = end - start
         if first == 0x40 and size == 2:
-            return PubAck(_id(data, start))
+            return PubAck(read_id(data, start))
         if first == 0x20 and size == 2 and data[start] <= 1:
             return ConnAck(bool(data[start]), data[start + 1])
         if first == 0x90 and size >= 3:
-            return SubAck(_id(data, start), _codes(data[start + 2 : end]))
+            return SubAck(read_id(data, start), _codes(data[start + 2 : end]))
         if first == 0xB0 and size == 2:
-            return UnsubAck(_id(data, start))
+            return UnsubAck(read_id(data, start))
         if first == 0xD0 and size == 0:
             return PingResp()
         raise MqttError(f"no packet that a server sends at QoS 0 or 1: first byte {first:#04x}, {size} bytes of body")
 
-    def _publish(self, first: int, data: bytes, start: int, end: int) -> Publish:
-        qos = first >> 1 & 3
-        if qos > 1 or (not qos and first & 8):
-            raise MqttError(f"a message with flags {first & 0xF:#x}: only QoS 0 and 1 are taken")
-        body = start + 2 + (data[start] << 8 | data[start + 1]) if end - start >= 2 else end + 1
-        payload = body + 2 * qos
-        if payload > end:
-            raise MqttError("a message that ends within its topic or id")
-        try:
-            topic = str(data[start + 2 : body], "utf-8")
-        except UnicodeDecodeError as error:
-            raise MqttError(f"a topic that is not UTF-8: {error}") from error
-        if not topic or "\x00" in topic or "+" in topic or "#" in topic:
-            raise MqttError(f"not a topic: {topic!r}")
-        packet_id = _id(data, body) if qos else 0
-        return Publish(topic, data[payload:end], qos, packet_id, bool(first & 8), bool(first & 1), self._connection)
+
+def read_publish(first: int, data: bytes, start: int, end: int, connection: int) -> Publish:
+    """A message, in either direction."""
+    qos = first >> 1 & 3
+    if qos > 1 or (not qos and first & 8):
+        raise MqttError(f"a message with flags {first & 0xF:#x}: only QoS 0 and 1 are taken")
+    body = start + 2 + (data[start] << 8 | data[start + 1]) if end - start >= 2 else end + 1
+    payload = body + 2 * qos
+    if payload > end:
+        raise MqttError("a message that ends within its topic or id")
+    try:
+        topic = str(data[start + 2 : body], "utf-8")
+    except UnicodeDecodeError as error:
+        raise MqttError(f"a topic that is not UTF-8: {error}") from error
+    if not topic or "\x00" in topic or "+" in topic or "#" in topic:
+        raise MqttError(f"not a topic: {topic!r}")
+    packet_id = read_id(data, body) if qos else 0
+    return Publish(topic, data[payload:end], qos, packet_id, bool(first & 8), bool(first & 1), connection)
 
 
-def _id(data: bytes, at: int) -> int:
+def read_id(data: bytes, at: int) -> int:
+    """A packet's id."""
     packet_id = data[at] << 8 | data[at + 1]
     if not packet_id:
         raise MqttError("a packet with id 0")
