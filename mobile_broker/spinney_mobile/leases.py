@@ -22,6 +22,7 @@ class Lease:
     source: str
     owner: str | None
     epoch: int
+    """Grows with each owner; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
