@@ -264,6 +264,14 @@ def test_a_bit_that_can_be_kept_is_kept(text: str) -> None:
     assert compiled.reasons == ()
 
 
+def test_a_program_under_another_number_is_as_if_it_had_been_made_so() -> None:
+    subscription, options = parse("WHEN a > 2.5 UNTIL a <= 2.2 FOR b > 1"), {"heartbeat": 60.0, "critical": True}
+    one, other = (mote.compile(subscription, KNOWN, ATTRIBUTES, Delivery(*to, **options)) for to in ((1, 2), (700, 8)))
+    assert isinstance(one, Compiled)
+    assert isinstance(other, Compiled)
+    assert mote.addressed(one.program, 700, 8) == other.program != one.program
+
+
 def test_three_comparisons_with_their_status_take_less_than_150_bytes() -> None:
     text = "WHEN a > 25 AND b < 40 AND lat > 2000 UNTIL a < 22 OR b > 45 OR lat < 1"
     compiled = mote.compile(parse(text.replace("2000", "50.5")), KNOWN, ATTRIBUTES, Delivery(7, heartbeat=60))

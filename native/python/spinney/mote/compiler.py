@@ -82,6 +82,12 @@ def compile(  # noqa: A001  # spinney.mote.compile says what it does
         return Refusal(str(error))
 
 
+def addressed(program: bytes, number: int, epoch: int) -> bytes:
+    """The same program under another number and owner epoch."""
+    body = program[:2] + struct.pack("<H", number) + program[4:6] + struct.pack("<I", epoch) + program[10:-4]
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
 def _feed(subscription: Subscription, mote: Mote, delivery: Delivery, why: tuple[str, ...]) -> Compiled | Refusal:
     """The program that sends what the broker needs to decide."""
     test, reasons = formula_of(feed(subscription), mote)
