@@ -1,0 +1,1 @@
+"""The data pipeline: PySpark on the log. Needs spinney[pipeline]."""

@@ -1,0 +1,281 @@
+"""Records of the log as Arrow batches. What cannot be decoded becomes a dead letter, with the reason.
+
+A record with a damaged row is dead as a whole, as it is for the engine: no broker has told anybody of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from itertools import repeat
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from ..cells import cell_at
+from ..records import Publications, RecordError, Run
+from ..records import decode as decode_record
+from .schema import ALL, CELL_RESOLUTION, COLUMNS, FORMS, PUBLICATIONS, RECORDS, UNIT_SUFFIX
+
+ROWS = 10_000
+"""Of a batch, about."""
+MAX_RAW = 16 * 1024
+"""Bytes of a dead record that are kept."""
+MAX_REASON = 500
+MAX_CELLS = 65_536
+"""Places whose cell is remembered; most sources do not move."""
+_MICROSECONDS = 1_000_000
+
+_FROM_RUN = frozenset({"id", "source"})
+_KINDS = {"time": (float, int), "lat": (float, int), "long": (float, int), "type": (str,)}
+"""The types that the reserved attributes may have; a boolean is an int by its class's parent, not by its class."""
+
+
+@lru_cache(MAX_CELLS)
+def _cell(lat: float, long: float) -> str | None:
+    if not (-90 <= lat <= 90 and -180 <= long <= 180):
+        return None
+    return cell_at(lat, long, CELL_RESOLUTION)
+
+
+class Decoder:
+    """Gathers records, in order, and gives batches in one of the schema's forms."""
+
+    def __init__(self, give: str = "publications") -> None:
+        self.schema = FORMS[give]
+        self.readings = 0
+        """Rows that were given, without the dead."""
+        self.dead = 0
+        self._columns: dict[str, list[Any]] = {}
+        self._clear()
+
+    # ---- taking
+
+    def take(self, data: bytes, sequence: int, arrival: float, repeated: Collection[int] = ()) -> int:
+        """The next record; how many rows it has. `repeated`: the rows that are duplicates, which are left out."""
+        if self.schema is RECORDS:
+            return self._take_record(data, sequence, arrival)
+        try:
+            record = decode_record(data)
+            if not isinstance(record, Publications):
+                return 0
+            rows = _rows(record)
+        except RecordError as error:
+            self._bury(data, sequence, arrival, str(error))
+            return 0
+        self._take_runs(record, sequence, arrival, repeated)
+        kept = [row for place, row in enumerate(rows) if place not in repeated] if repeated else rows
+        self._take_rows(kept)
+        self.readings += len(kept)
+        return len(rows)
+
+    def _take_record(self, data: bytes, sequence: int, arrival: float) -> int:
+        try:
+            header = orjson.loads(data.split(b"\n", 1)[0])
+            kind, tenant = str(header["kind"]), str(header["tenant"])
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            kind, tenant = "damaged", None
+        values = (sequence, arrival, _micros(arrival), kind, tenant, data)
+        for name, value in zip(RECORDS.names, values, strict=True):
+            self._columns[name].append(value)
+        return 1
+
+    def _take_runs(self, record: Publications, sequence: int, arrival: float, repeated: Collection[int]) -> None:
+        columns = self._columns
+        start = 0
+        for run in record.runs:
+            places: Collection[int] = range(start, start + run.length)
+            if repeated:
+                places = [place for place in places if place not in repeated]
+            numbers = [run.first + place - start for place in places]
+            prefix = f"{run.source}:{run.boot}:"
+            columns["id"] += [f"{prefix}{number}" for number in numbers]
+            columns["sequence"] += numbers
+            columns["log_row"] += places
+            self._fill(run, len(numbers))
+            start += run.length
+        count = start - len(repeated)
+        for name, value in (
+            ("tenant", record.tenant),
+            ("received", _micros(record.received)),
+            ("log_time", _micros(arrival)),
+            ("arrival", arrival),
+            ("log_seq", sequence),
+        ):
+            columns[name] += repeat(value, count)
+
+    def _fill(self, run: Run, count: int) -> None:
+        values = (("source", run.source), ("boot", run.boot), ("client", run.client), ("epoch", run.epoch))
+        for name, value in values:
+            self._columns[name] += repeat(value, count)
+
+    def _take_rows(self, rows: list[dict[str, Any]]) -> None:
+        columns = self._columns
+        for name in COLUMNS:
+            columns[name] += [row.get(name) for row in rows]
+        columns["cell"] += [
+            _cell(lat, long) if (lat := row.get("lat")) is not None and (long := row.get("long")) is not None else None
+            for row in rows
+        ]
+        numbers, texts, flags, units = self._maps
+        for row in rows:
+            for name, value in row.items():
+                if name in COLUMNS or name in _FROM_RUN or value is None:
+                    continue
+                kind = value.__class__
+                if kind is float or kind is int:
+                    numbers.put(name, value)
+                elif kind is str:
+                    texts.put(name, value)
+                    if name.endswith(UNIT_SUFFIX) and _is_number(row.get(name.removesuffix(UNIT_SUFFIX))):
+                        units.put(name.removesuffix(UNIT_SUFFIX), value)
+                else:
+                    flags.put(name, value)
+            for each in self._maps:
+                each.end_row()
+
+    def _bury(self, data: bytes, sequence: int, arrival: float, reason: str) -> None:
+        self.dead += 1
+        if self.schema is not ALL:
+            return
+        known = {
+            "log_seq": sequence,
+            "arrival": arrival,
+            "log_time": _micros(arrival),
+            "reason": reason[:MAX_REASON],
+            "raw": data[:MAX_RAW].decode(errors="replace"),
+        }
+        self._fill_up()
+        for name, column in self._columns.items():
+            column.append(known.get(name))
+        for each in self._maps:
+            each.end_row()
+
+    def _fill_up(self) -> None:
+        """Publications have no reason."""
+        for name in ("reason", "raw"):
+            if name in self._columns:
+                self._columns[name] += repeat(None, self.rows - len(self._columns[name]))
+
+    # ---- giving
+
+    @property
+    def rows(self) -> int:
+        """How many wait to be given."""
+        return len(self._columns["log_seq"])
+
+    def give(self) -> Iterator[pa.RecordBatch]:
+        """All that was taken since the last time: a batch, or none."""
+        if not self.rows:
+            return
+        self._fill_up()
+        arrays = [pa.array(column, self.schema.field(name).type) for name, column in self._columns.items()]
+        if self.schema is not RECORDS:
+            arrays[len(PUBLICATIONS) - len(self._maps) : len(PUBLICATIONS) - len(self._maps)] = [
+                each.array() for each in self._maps
+            ]
+        self._clear()
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _clear(self) -> None:
+        self._columns = {field.name: [] for field in self.schema if not pa.types.is_map(field.type)}
+        self._maps = tuple(_Map(field.type) for field in self.schema if pa.types.is_map(field.type))
+
+
+class _Map:
+    """A column of maps in the making."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._keys: list[str] = []
+        self._items: list[Any] = []
+        self._offsets = [0]
+
+    def put(self, key: str, item: Any) -> None:
+        """An entry of the row that goes on."""
+        self._keys.append(key)
+        self._items.append(item)
+
+    def end_row(self) -> None:
+        """The row is done."""
+        self._offsets.append(len(self._keys))
+
+    def array(self) -> pa.Array:
+        """All rows."""
+        keys = pa.array(self._keys, pa.string())
+        items = pa.array(self._items, self._kind.item_type)
+        return pa.MapArray.from_arrays(pa.array(self._offsets, pa.int32()), keys, items)
+
+
+def _rows(record: Publications) -> list[dict[str, Any]]:
+    """The rows of a record, flat objects; RecordError if they are not what its header says."""
+    _check_header(record)
+    try:
+        rows = orjson.loads(record.rows)
+    except orjson.JSONDecodeError as error:
+        raise RecordError(f"damaged rows: {error}") from error
+    expected = sum(run.length for run in record.runs)
+    if not isinstance(rows, list) or len(rows) != expected:
+        found = len(rows) if isinstance(rows, list) else "no array of"
+        raise RecordError(f"a damaged record: {found} rows, and runs of {expected}")
+    for place, row in enumerate(rows):
+        if (wrong := _wrong(row)) is not None:
+            raise RecordError(f"row {place}: {wrong}")
+    return rows
+
+
+def _check_header(record: Publications) -> None:
+    if not _is_number(record.received):
+        raise RecordError(f"a damaged record: received at {record.received!r:.60}")
+    for run in record.runs:
+        match run:
+            case (str(), int(boot), int(first), int(length), str(), int() | None, int()) if (
+                min(boot, first, length) >= 0
+            ):
+                pass
+            case _:
+                raise RecordError(f"a damaged record: a run of {run!r:.200}")
+
+
+_VALUES = frozenset({float, int, str, bool, type(None)})
+
+
+def _wrong(row: Any) -> str | None:
+    """Why a row is no publication, None if it is one."""
+    if row.__class__ is not dict:
+        return f"a publication is an object, not {type(row).__name__}"
+    for name, value in row.items():
+        kind = value.__class__
+        if kind not in _VALUES:
+            return f"{name[:60]}: a value is a number, a string or a boolean, not {kind.__name__}"
+        if kind is int and not _is_double(value):
+            return f"{name[:60]}: not a finite number"
+        if name in _KINDS and kind not in (*_KINDS[name], type(None)):
+            return f"{name}: it must not be {kind.__name__}"
+    return None
+
+
+def _is_double(value: int) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _is_number(value: Any) -> bool:
+    return value.__class__ is float or value.__class__ is int
+
+
+def _micros(seconds: float) -> int:
+    """For a timestamp: whole microseconds, rounded down."""
+    return math.floor(seconds * _MICROSECONDS)
+
+
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The publication that a row of this schema came from, as the language sees it."""
+    found = {name: row[name] for name in ("id", "source", *COLUMNS) if row[name] is not None}
+    for name in ("numbers", "texts", "flags"):
+        found |= dict(row[name] or ())
+    return found

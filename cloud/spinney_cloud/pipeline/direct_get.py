@@ -1,0 +1,386 @@
+"""Reading the log over a plain socket, by nats-server's batched direct get: no consumer, nothing kept on the server.
+
+What a range of sequences gives is a pure function of the range; so tasks and their repetitions give the same. Python
+workers of Spark have no event loop, and live for a batch or for hours: one blocking connection for each of them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+import orjson
+
+from ..log_errors import LogError, Refused, StreamMissing, Unavailable
+from ..log_reader import Message, header
+from ..nats_connection import STREAM_NOT_FOUND, Backoff
+from ..service import Endpoints, read_run
+
+BATCH = 1_000
+BATCH_BYTES = 8 * 1024**2
+"""Of one request; the server keeps no more than that for us at a time."""
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 10.0
+RETRY_SECONDS = 30.0
+"""How long the server may be away before a reader gives up."""
+OLDEST_SERVER = (2, 11)
+"""It knows batched direct get."""
+DEFAULT_PORT = 4222
+_CHUNK = 256 * 1024
+_NANOSECONDS = 1_000_000_000
+
+
+class _Lost(OSError):
+    """The connection is gone; it is made anew."""
+
+
+@dataclass(frozen=True)
+class LogServer:
+    """Where the log is. It goes to Spark's workers, so it has the names of files with secrets, not the secrets."""
+
+    url: str | None = None
+    user: str | None = None
+    password_file: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    run: str | None = None
+    """The file that `spinney cloud` gives its own processes; it says all the rest."""
+
+    @classmethod
+    def from_options(cls, options: Any) -> LogServer:
+        """What the options of a Spark source say."""
+        self = cls(**{field.name: options.get(field.name) or None for field in fields(cls)})
+        if self.url is None and self.run is None:
+            raise LogError("the source `spinney` needs the option url, nats://host:port, or run, a cloud's run file")
+        return self
+
+    def options(self) -> dict[str, str]:
+        """For `from_options`."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def endpoints(self) -> Endpoints:
+        """With the secrets."""
+        if self.run is not None:
+            return read_run(Path(self.run))[1]
+        password = None if self.password_file is None else Path(self.password_file).read_text().strip()
+        return Endpoints(
+            nats_url=self.url or "",
+            mqtt_host="",
+            mqtt_port=0,
+            mqtt_kind="",
+            http_port=0,
+            nats_user=self.user,
+            nats_password=password,
+            nats_ca=self.ca,
+            nats_certificate=self.certificate,
+            nats_key=self.key,
+        )
+
+
+class StreamBounds(NamedTuple):
+    """What a stream holds."""
+
+    first: int
+    """The sequence of its oldest message; one more than `last` when it is empty."""
+    last: int
+    messages: int
+    bytes: int
+
+
+class DirectGet:
+    """A connection to the log's server. It connects when it is used, and again when it was lost."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self.reconnected = 0
+        self._endpoints = endpoints
+        self._socket: socket.socket | None = None
+        self._buffer = bytearray()
+        self._at = 0
+        self._inbox = f"_INBOX.{secrets.token_hex(11)}"
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    # ---- what others ask
+
+    def bounds(self, stream: str) -> StreamBounds:
+        """What a stream holds now."""
+        state = self._api(f"STREAM.INFO.{stream}")["state"]
+        first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
+        return StreamBounds(first, state["last_seq"], state["messages"], state["bytes"])
+
+    def range(self, stream: str, first: int, last: int) -> Iterator[Message]:
+        """The messages with first <= sequence <= last that are there. One range at a time."""
+        at, backoff, since = first, Backoff(), None
+        while at <= last:
+            try:
+                reply = self._get(stream, {"seq": at, "batch": min(BATCH, last - at + 1), "max_bytes": BATCH_BYTES})
+                for message in self._batch(reply):
+                    at, since = message.sequence + 1, None
+                    backoff.reset()
+                    if message.sequence > last:
+                        return
+                    yield message
+                if self._ended:
+                    return
+            except (_Lost, OSError, Unavailable) as error:
+                since = self._wait(error, since, backoff)
+
+    def last_of_subject(self, stream: str, subject: str, up_to: int) -> int:
+        """The sequence of the newest message up to there whose subject matches; 0 if there is none."""
+        reply = self._retried_get(stream, {"multi_last": [subject], "up_to_seq": up_to})
+        return max((message.sequence for message in reply), default=0)
+
+    def first_from(self, stream: str, sequence: int) -> Message | None:
+        """The oldest message that is there from this sequence on."""
+        found = self._retried_get(stream, {"seq": sequence, "batch": 1})
+        return found[0] if found else None
+
+    def newest_in_bucket(self, stream: str, subject: str) -> bytes | None:
+        """The value of a bucket's key, by its subject."""
+        found = self._retried_get(stream, {"last_by_subj": subject}, batch=False)
+        return found[0].data if found else None
+
+    def publish(self, subject: str, data: bytes) -> None:
+        """Have a stream store a message, as often as it takes; what stores it must not mind that it comes twice."""
+        answer = orjson.loads(self._retried(subject, data))
+        _check(answer, subject)
+
+    # ---- requests
+
+    def _api(self, what: str) -> Any:
+        answer = orjson.loads(self._retried(f"$JS.API.{what}", b""))
+        _check(answer, what.rpartition(".")[2])
+        return answer
+
+    def _retried(self, subject: str, data: bytes) -> bytes:
+        backoff, since = Backoff(), None
+        while True:
+            try:
+                headers, answer = self._answer(self._request(subject, data))
+                if headers.startswith(b"NATS/1.0 503"):
+                    raise Unavailable(f"nobody answers on {subject}: has the server JetStream?")
+            except (OSError, Unavailable) as error:
+                since = self._wait(error, since, backoff)
+            else:
+                return answer
+
+    def _retried_get(self, stream: str, what: dict[str, Any], *, batch: bool = True) -> list[Message]:
+        backoff, since = Backoff(), None
+        while True:
+            try:
+                reply = self._get(stream, what)
+                if batch:
+                    return list(self._batch(reply))
+                headers, data = self._answer(reply)
+                return [] if _status(headers) == b"404" else [_message(headers, data)]
+            except (OSError, Unavailable) as error:
+                since = self._wait(error, since, backoff)
+
+    def _get(self, stream: str, what: dict[str, Any]) -> bytes:
+        return self._request(f"$JS.API.DIRECT.GET.{stream}", orjson.dumps(what))
+
+    def _wait(self, error: Exception, since: float | None, backoff: Backoff) -> float:
+        """Before the next attempt; since when there has been trouble. Unavailable once that is too long."""
+        self.close()
+        now = time.monotonic()
+        since = now if since is None else since
+        if now - since > RETRY_SECONDS:
+            raise Unavailable(f"the log's server, {self._endpoints.nats_url}: {error}") from error
+        time.sleep(backoff.next())
+        return since
+
+    def _request(self, subject: str, data: bytes) -> bytes:
+        """Ask; the subject of the answers."""
+        self._connect()
+        self._number += 1
+        reply = f"{self._inbox}.{self._number}"
+        self._send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+        return reply.encode()
+
+    def _answer(self, reply: bytes) -> tuple[bytes, bytes]:
+        """The next one; what is left of an earlier question is passed over."""
+        while True:
+            subject, headers, data = self._next()
+            if subject == reply:
+                return headers, data
+
+    def _batch(self, reply: bytes) -> Iterator[Message]:
+        self._ended = False
+        mine = self._number
+        while True:
+            if mine != self._number:
+                raise RuntimeError("one range at a time: another question was asked before this one was read")
+            headers, data = self._answer(reply)
+            match _status(headers):
+                case b"":
+                    yield _message(headers, data)
+                case b"204":
+                    return
+                case b"404":
+                    self._ended = True
+                    return
+                case b"503":
+                    raise Unavailable("the server has no such stream, or not now")
+                case _:
+                    text = headers.split(b"\r\n", 1)[0].decode(errors="replace")
+                    raise Refused(0, 0, f"direct get: {text}")
+
+    # ---- the connection
+
+    def close(self) -> None:
+        """Until it is used again."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._buffer.clear()
+        self._at = 0
+
+    def _connect(self) -> None:
+        if self._socket is not None:
+            return
+        problems: list[str] = []
+        for url in self._endpoints.nats_url.split(","):
+            try:
+                self._open(url.strip())
+            except (OSError, Unavailable) as error:
+                self.close()
+                problems.append(f"{urlsplit(url).netloc.rpartition('@')[2]}: {error}")
+            else:
+                self.reconnected += 1
+                return
+        raise Unavailable("; ".join(problems))
+
+    def _open(self, url: str) -> None:
+        parts = urlsplit(url if "//" in url else f"nats://{url}")
+        host = parts.hostname or "127.0.0.1"
+        self._socket = socket.create_connection((host, parts.port or DEFAULT_PORT), CONNECT_SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        info = orjson.loads(self._line().removeprefix(b"INFO "))
+        _check_version(info)
+        context = self._endpoints.nats_context()
+        if context is None and info.get("tls_required"):
+            context = ssl.create_default_context()
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        self._socket.settimeout(ANSWER_SECONDS)
+        self._log_in(parts.username, parts.password)
+
+    def _log_in(self, user: str | None, password: str | None) -> None:
+        hello = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "name": "pipeline"}
+        hello |= {"lang": "python", "version": "1", "protocol": 1}
+        if name := self._endpoints.nats_user or user:
+            hello |= {"user": name, "pass": self._endpoints.nats_password or password or ""}
+        self._send(b"CONNECT " + orjson.dumps(hello) + b"\r\nPING\r\n")
+        while (line := self._line()) != b"PONG":
+            if line.startswith(b"-ERR"):
+                raise Refused(0, 0, f"the log's server refuses: {line.decode(errors='replace')}")
+        self._send(f"SUB {self._inbox}.* 1\r\n".encode())
+
+    def _send(self, data: bytes) -> None:
+        assert self._socket is not None
+        self._socket.sendall(data)
+
+    def _fill(self) -> None:
+        assert self._socket is not None
+        if self._at > _CHUNK:
+            del self._buffer[: self._at]
+            self._at = 0
+        data = self._socket.recv(_CHUNK)
+        if not data:
+            raise _Lost("the server has closed the connection")
+        self._buffer += data
+
+    def _line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n", self._at)) < 0:
+            self._fill()
+        line = bytes(self._buffer[self._at : end])
+        self._at = end + 2
+        return line
+
+    def _take(self, size: int) -> bytes:
+        while len(self._buffer) - self._at < size + 2:
+            self._fill()
+        data = bytes(self._buffer[self._at : self._at + size])
+        self._at += size + 2
+        return data
+
+    def _next(self) -> tuple[bytes, bytes, bytes]:
+        """Subject, headers and data of the next message."""
+        while True:
+            line = self._line()
+            if line.startswith(b"HMSG "):
+                _, subject, *_, head, size = line.split(b" ")
+                body = self._take(int(size))
+                return subject, body[: int(head)], body[int(head) :]
+            if line.startswith(b"MSG "):
+                _, subject, *_, size = line.split(b" ")
+                return subject, b"", self._take(int(size))
+            if line == b"PING":
+                self._send(b"PONG\r\n")
+            elif line.startswith(b"-ERR"):
+                raise _Lost(line.decode(errors="replace"))
+
+
+def _check_version(info: dict[str, Any]) -> None:
+    version = str(info.get("version", "0"))
+    if tuple(int(part) for part in version.split("-")[0].split(".")[:2]) < OLDEST_SERVER:
+        wanted = ".".join(map(str, OLDEST_SERVER))
+        raise Refused(0, 0, f"nats-server {version} is too old for the pipeline: it needs {wanted} or later")
+
+
+def _check(answer: dict[str, Any], stream: str) -> None:
+    if error := answer.get("error"):
+        if error.get("err_code") == STREAM_NOT_FOUND:
+            raise StreamMissing(stream)
+        raise Refused(error.get("code", 0), error.get("err_code", 0), error.get("description", ""))
+
+
+def _status(headers: bytes) -> bytes:
+    """The status of an answer; empty for a message."""
+    return headers[9:12] if headers[8:9] == b" " else b""
+
+
+def _message(headers: bytes, data: bytes) -> Message:
+    sequence, subject = header(headers, b"Nats-Sequence"), header(headers, b"Nats-Subject")
+    stamp = header(headers, b"Nats-Time-Stamp")
+    if sequence is None or subject is None or stamp is None:
+        raise Refused(0, 0, f"direct get: {headers[:80]!r}")
+    return Message(int(sequence), _seconds(stamp.decode()), subject.decode(), data)
+
+
+def _seconds(stamp: str) -> float:
+    """Of the server's RFC 3339 with up to nine digits: the double that the log's other readers have."""
+    whole, _, fraction = stamp.rstrip("Z").partition(".")
+    return (_whole(whole) * _NANOSECONDS + int(fraction.ljust(9, "0"))) / _NANOSECONDS
+
+
+@lru_cache(1024)
+def _whole(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+_connections: dict[tuple[int, LogServer], DirectGet] = {}
+
+
+def connection(server: LogServer) -> DirectGet:
+    """This process's connection to a server: Spark's workers keep it from task to task."""
+    key = (os.getpid(), server)
+    if key not in _connections:
+        _connections[key] = DirectGet(server.endpoints())
+    return _connections[key]

@@ -1,0 +1,95 @@
+"""Spark sessions: a quiet local one, an existing cluster's, or one behind Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from .java import Java, find_java
+
+CORES = 2
+HEAP = "1g"
+"""Half of that is too small for Spark."""
+_CONF = Path(__file__).parent / "conf"
+
+LOCAL: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -Duser.timezone=UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    # a file is made by one rename: without the checksum files beside each, there is half the work for the disk
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+"""Of a session within this machine, where nothing else says otherwise."""
+
+COMMON: Mapping[str, str] = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+"""Of every session."""
+
+
+def is_local(master: str | None) -> bool:
+    """Whether Spark is to run within this machine, started by us."""
+    return master is None or master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def session(
+    app: str,
+    folder: Path,
+    *,
+    master: str | None = None,
+    cores: int = CORES,
+    heap: str = HEAP,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session, with its own files below `folder`. `master`: spark://, k8s://, yarn, sc:// for Spark Connect, or
+    local[N]; None: local with `cores`. NoJavaError if Spark is to run here and cannot."""
+    if master is not None and master.startswith("sc://"):
+        builder = SparkSession.builder.remote(master).appName(app)
+        chosen = {**COMMON, **(conf or {})}
+        chosen.pop("spark.ui.showConsoleProgress", None)  # of the server, set where it was started
+        for key, value in chosen.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    prepare(folder)
+    settings = {**COMMON, **(LOCAL if is_local(master) else {}), **_places(folder), **(conf or {})}
+    builder = SparkSession.builder.appName(app).master(master or f"local[{cores}]")
+    if is_local(master):
+        settings.setdefault("spark.driver.memory", heap)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def prepare(folder: Path) -> Java:
+    """Set what Spark takes from the environment of this process: which Java, which Python, how much it says."""
+    java = find_java(folder)
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_CONF_DIR", str(_CONF))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return java
+
+
+def _places(folder: Path) -> dict[str, str]:
+    """Spark would write below the current directory."""
+    scratch = os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    return {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": scratch}
+
+
+def stop(spark: SparkSession) -> None:
+    """End a session, also where its JVM is gone already."""
+    with suppress(PySparkException, OSError):
+        spark.stop()

@@ -1,0 +1,35 @@
+"""One Spark session for all tests of the part (its start costs seconds), and a log's server for each test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "cloud"))
+
+pytest.importorskip("pyspark", reason="needs spinney[pipeline]")
+
+from pyspark.sql import SparkSession
+from servers import NatsServer
+
+from spinney_cloud.pipeline.session import session, stop
+from spinney_cloud.pipeline.source import register
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A quiet local session with the heap that the pipeline promises to be content with."""
+    made = session("tests", tmp_path_factory.mktemp("spark"), heap="1g")
+    register(made)
+    yield made
+    stop(made)
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[NatsServer]:
+    """A nats-server of this test's own, with JetStream."""
+    with NatsServer(tmp_path / "nats") as server:
+        yield server

@@ -1,0 +1,152 @@
+"""What tests of the pipeline share: logs to read, made on a real nats-server, and the answers that the engine gives."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+sys.path.append(str(Path(__file__).parents[1] / "cloud"))
+
+from servers import NatsServer
+
+from spinney_cloud.engine.repeats import Repeats
+from spinney_cloud.log_reader import Message
+from spinney_cloud.names import LOG, log_subject
+from spinney_cloud.nats_log import NatsLog, read_range
+from spinney_cloud.pipeline.direct_get import DirectGet, LogServer
+from spinney_cloud.records import Publications, Record, Run, encode, kind_of
+from spinney_cloud.records import decode as decode_record
+from spinney_cloud.settings import Settings
+
+WAIT_SECONDS = 60.0
+TENANT = "default"
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    """Wait for a condition; an error that names it if it does not come."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {WAIT_SECONDS:g} s for: {what}")
+        time.sleep(0.01)
+
+
+def server_of(nats: NatsServer) -> LogServer:
+    """As a pipeline is told where the log is."""
+    return LogServer(nats.url)
+
+
+def direct(nats: NatsServer) -> DirectGet:
+    """A connection to it."""
+    return DirectGet(server_of(nats).endpoints())
+
+
+def make_log(nats: NatsServer, **log: Any) -> None:
+    """The streams of a cloud, empty; the keywords are settings of its section `log`."""
+
+    async def make() -> None:
+        async with await NatsLog.connect(nats.endpoints(), name="test") as made:
+            await made.ensure(Settings.model_validate({"log": log}))
+
+    asyncio.run(make())
+
+
+def put(nats: NatsServer, records: Iterable[Record | bytes]) -> int:
+    """Append to the log; the sequence of the last."""
+
+    async def write() -> int:
+        async with await NatsLog.connect(nats.endpoints(), name="test") as log:
+            writer = log.writer(LOG)
+            for record in records:
+                if isinstance(record, bytes):
+                    await writer.put(log_subject("publications", TENANT), record)
+                else:
+                    await writer.put(log_subject(kind_of(record), record.tenant), encode(record))
+            await writer.drain()
+            return (await log.state(LOG)).last
+
+    return asyncio.run(write())
+
+
+def purge(nats: NatsServer, up_to: int) -> None:
+    """As the keeper does."""
+
+    async def work() -> None:
+        async with await NatsLog.connect(nats.endpoints(), name="test") as log:
+            await log.purge(LOG, up_to)
+
+    asyncio.run(work())
+
+
+def messages(nats: NatsServer, first: int = 1, last: int = 2**60) -> list[Message]:
+    """The log, as the cloud's own reader has it."""
+
+    async def read() -> list[Message]:
+        async with await NatsLog.connect(nats.endpoints(), name="test") as log:
+            upto = min(last, (await log.state(LOG)).last)
+            return [one async for some in read_range(log, LOG, first, upto) for one in some]
+
+    return asyncio.run(read())
+
+
+def publications(
+    source: str,
+    first: int,
+    rows: Sequence[dict[str, Any]],
+    *,
+    boot: int = 1,
+    client: str = "kit",
+    numbered: int = 1,
+    tenant: str = TENANT,
+    received: float = 1_760_000_000.25,
+    epoch: int | None = None,
+) -> Publications:
+    """A record of one run."""
+    full = [{"id": f"{source}:{boot}:{first + at}", "source": source, **row} for at, row in enumerate(rows)]
+    run = Run(source, boot, first, len(full), client, epoch, numbered)
+    return Publications(tenant, received, (run,), orjson.dumps(full))
+
+
+def air(number: int) -> dict[str, Any]:
+    """A reading of the air in Zagreb."""
+    place = random.Random(number % 50)
+    return {
+        "type": ("air/no2", "air/o3")[number % 2],
+        "lat": round(45.75 + place.random() / 10, 5),
+        "long": round(15.90 + place.random() / 10, 5),
+        "time": 1_760_000_000.0 + number,
+        "NO2": (number * 37 % 1000) / 10,
+        "room": f"room {number % 7}",
+        "indoors": number % 3 == 0,
+    }
+
+
+def city(records: int, rows: int = 20, sources: int = 5, first: int = 0) -> list[Publications]:
+    """Records of several sources in turn, without a repeat."""
+    found = []
+    for at in range(first, first + records):
+        source, begin = at % sources, at // sources * rows
+        found.append(publications(f"m{source}", begin, [air(at * rows + row) for row in range(rows)]))
+    return found
+
+
+def expected_ids(found: Iterable[Message], windows: tuple[float, float] = (3600.0, 60.0)) -> list[str]:
+    """The readings of a log that the engine would look at: in order, without duplicates."""
+    tenants: dict[str, Repeats] = {}
+    arrival, ids = 0.0, []
+    for message in found:
+        arrival = max(arrival, message.time)
+        record = decode_record(message.data)
+        if isinstance(record, Publications):
+            rows = orjson.loads(record.rows)
+            repeats = tenants.setdefault(record.tenant, Repeats(*windows))
+            repeated = repeats.examine(record.runs, lambda rows=rows: rows, arrival)[0]
+            ids += [str(id) for place, id in enumerate(record.ids()) if place not in repeated]
+    return ids
