@@ -55,17 +55,6 @@ class ActiveFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """Who owns a source (rule I1)."""
-
-    source: str
-    owner: str | None
-    """A client; None: nobody."""
-    epoch: int
-    """Grows with each owner; 0 without one."""
-
-
-@dataclass(frozen=True, slots=True)
 class ActiveChange:
     """What an activation changes. What is added takes the place of what had its digest; it comes before drops."""
 

@@ -16,7 +16,8 @@ from spinney import Forest, Label, Mark, OwnerFilter, PublicationId
 from spinney.forest import FilterList
 from spinney.subscription import StateSubscription
 
-from .active import ActiveFilter, Lease
+from .active import ActiveFilter
+from .leases import Lease
 from .samples import Digest
 from .state_index import StateIndex
 
