@@ -17,6 +17,7 @@ from spinney.identity import CONTENT_SECONDS
 from .decode import Decoded, DecodeError, Registry
 from .decode.registry import Entry
 from .plain import plain
+from .sample_time import is_believable
 from .samples import Ability, Heard, Sample
 from .settings import Device, Devices
 
@@ -92,7 +93,7 @@ class DeviceTable:
     def __init__(self, registry: Registry, rules: Devices | None = None, listed: Sequence[Device] = ()) -> None:
         self.registry = registry
         self.counts: Counter[str] = Counter()
-        """Heard, repeats, unknown, undecodable, replayed, presence, refused (not allowed), sampled, forgotten."""
+        """Heard, repeats, unknown, undecodable, replayed, presence, refused (not allowed), unbelieved (times), sampled, forgotten."""
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._addresses: dict[str, str] = {}
         self.configure(rules or Devices(), listed)
@@ -225,7 +226,7 @@ class DeviceTable:
             Sample(
                 state.source,
                 self._renamed(state.settings, decoded.values),
-                heard.time if heard.measured is None else heard.measured,
+                self._measured(heard, None),
                 heard.time,
                 heard.acquirer,
                 decoded.boot,
@@ -237,6 +238,16 @@ class DeviceTable:
                 raw=raw_of(heard) if state.settings and state.settings.raw else None,
             ),
         )
+
+    def _measured(self, heard: Heard, told: float | None) -> float:
+        """A device's clock is believed if it can be right; else the sample is as old as what was heard."""
+        told = told if heard.measured is None else heard.measured
+        if told is None:
+            return heard.time
+        if is_believable(told, heard.time):
+            return told
+        self.counts["unbelieved"] += 1
+        return heard.time
 
     def _counted(self, state: _State, sample: Sample) -> Sample:
         state.seen.samples += 1
@@ -263,14 +274,13 @@ class DeviceTable:
         state.seen.values = found.values
         if not self._is_allowed(state):
             return None
-        measured = heard.measured if heard.measured is not None else found.time
         boot, sequence = found.number or (None, None)
         return self._counted(
             state,
             Sample(
                 state.source,
                 self._renamed(state.settings, found.values),
-                heard.time if measured is None else measured,
+                self._measured(heard, found.time),
                 heard.time,
                 heard.acquirer,
                 boot,

@@ -25,6 +25,7 @@ from .quantities import (
     Seconds,
     ServerUrl,
     Share,
+    SubscriptionText,
     Whole,
 )
 
@@ -70,6 +71,8 @@ class AcquireBle(Acquire):
     """hci0 for instance; the system's first unless given."""
     mode: Literal["active", "passive"] = "active"
     """passive asks nothing of the sensors and saves their batteries; BlueZ needs --experimental for it."""
+    duplicates: bool = False
+    """true: BlueZ tells each advert again even if nothing in it has changed; costs processor time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +202,16 @@ class Devices:
     """known: all that a decoder understands; listed: only those with a [[device]], or by these patterns."""
     patterns: tuple[str, ...] = ()
     """Addresses or names with * and ?, taken beside the listed ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSubscription:
+    """A subscription of your own, evaluated here: `spinney mobile top` and the status page show what it tells."""
+
+    sid: ClientName
+    """Its name."""
+    text: SubscriptionText
+    """Such as NO2 > 40, or WHEN temp > 25 UNTIL temp <= 22."""
 
 
 # ---- Where, and what may be told --------------------------------------------------------------------------------
@@ -352,6 +365,7 @@ class Settings:
     rule: tuple[Rule, ...] = ()
     outbox: Outbox = Outbox()
     local: Local = Local()
+    subscription: tuple[OwnSubscription, ...] = ()
     web: Web = Web()
     home_assistant: HomeAssistant = HomeAssistant()
     watchdog: Watchdog = Watchdog()
