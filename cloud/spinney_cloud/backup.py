@@ -4,7 +4,7 @@ The file is a tar: a manifest first, then users, secrets, the gateway's boot, th
 as JetStream copies them. What is read later may say more than what was read before, never less, so the order matters:
 
 1. snapshots, before the log that continues them; a matcher that runs takes one for the purpose;
-2. buckets, before the log: what it says of subscriptions and they do not is put into them when it is restored;
+2. buckets, before the log: what it says of subscriptions and they do not, the coordinator puts into them at its start;
 3. the notifications, before the log that brought them about;
 4. requests, after the log: it knows records by their requests' numbers, and no number may come again.
 
@@ -27,12 +27,11 @@ from typing import IO, Any
 
 import orjson
 
-from . import records
 from .bucket import stream_of
 from .data_dir import write_whole
 from .log_errors import AskError, NobodyThere
-from .names import BUCKETS, LOG, NOTES, REQUESTS, SUBSCRIPTIONS, log_subject
-from .nats_log import NatsLog, read_range
+from .names import BUCKETS, LOG, NOTES, REQUESTS
+from .nats_log import NatsLog
 from .numbering import BOOT_FILE
 from .settings import Settings
 from .stream_copy import restore_stream, save_stream
@@ -229,39 +228,3 @@ async def restore_streams(manifest: Manifest, folder: Path, log: NatsLog, settin
             await restore_stream(log, stream, info, source)
         say(f"{stream}: {info['state']['messages']:,} messages")
     await log.ensure(settings, first={LOG: manifest.log_last + 1, NOTES: manifest.notes_last + 1})
-    if manifest.with_log:
-        changed = await _catch_up(log)
-        say(f"{changed:,} subscriptions had changed while the backup was made")
-
-
-async def _catch_up(log: NatsLog) -> int:
-    """Put into the bucket what the log says of subscriptions and it does not know yet.
-
-    A change is in the log first. So the bucket may lack any, but hardly one that is older than the last few seconds.
-    """
-    bucket, changed = log.bucket(SUBSCRIPTIONS), 0
-    started = {key: _start_of(entry.value) for key, entry in (await bucket.load()).items()}
-    state = await log.state(LOG)
-    subject = log_subject("subscription", "*")
-    newest: dict[str, records.SubscriptionChange] = {}
-    async for messages in read_range(log, LOG, state.first, state.last, filter_subject=subject):
-        for message in messages:
-            record = records.decode(message.data)
-            assert isinstance(record, records.SubscriptionChange)
-            if started.get(record.key, 0) < message.sequence:
-                started[record.key] = message.sequence
-                newest[record.key] = record
-    for key, record in newest.items():
-        known = await bucket.get(key)
-        if record.value is not None:
-            await bucket.put(key, orjson.dumps({**record.value, "start": started[key]}))
-        elif known is not None:
-            await bucket.delete(key)
-        changed += record.value is not None or known is not None
-    return changed
-
-
-def _start_of(value: bytes) -> int:
-    """Of a subscription in the bucket, whatever its version."""
-    item = orjson.loads(value)
-    return item["start"] if isinstance(item, dict) and isinstance(item.get("start"), int) else 0

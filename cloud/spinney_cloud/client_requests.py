@@ -145,10 +145,10 @@ class ClientRequests:
             return await self._announcing.announced(tenant, taken.client, said, taken.received)
         if taken.leaf != "sub" or not isinstance(taken.sid, str):
             raise Refusal(400, f"no such request: {taken.leaf!r:.40}")
-        message_id = f"request-{taken.request.sequence}"
+        number = taken.request.sequence
         if text.strip():
-            return await self._subscriptions.put(tenant, taken.client, taken.sid, text, message_id=message_id)
-        return await self._subscriptions.end(tenant, taken.client, taken.sid, message_id=message_id)
+            return await self._subscriptions.put(tenant, taken.client, taken.sid, text, request=number)
+        return await self._subscriptions.end(tenant, taken.client, taken.sid, request=number)
 
     async def _refuse(self, taken: _Taken, refusal: Refusal, payload: object = None) -> dict[str, Any]:
         self._refused.labels(taken.leaf if taken.leaf in self._counts else "other").inc()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class LogError(Exception):
     """Any trouble with the log's server."""
@@ -9,6 +11,10 @@ class LogError(Exception):
 
 class Unavailable(LogError):
     """Not connected, or no answer in time. It may be better soon."""
+
+
+NO_MESSAGE_FOUND: Final = 10037
+"""JetStream's error code."""
 
 
 class Refused(LogError):

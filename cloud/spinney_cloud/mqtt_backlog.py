@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from .log_errors import LogError, Refused, StreamMissing
+from .log_errors import NO_MESSAGE_FOUND, LogError, Refused, StreamMissing
 from .mqtt import Publish
 from .names import TOPICS
 from .nats_log import NatsLog
@@ -31,7 +31,6 @@ PREFIX: Final = "$MQTT.msgs."
 NOTES: Final = f"{PREFIX}{TOPICS}.*.note.*"
 LOOK_SECONDS: Final = 5.0
 DROPPED_TOPIC: Final = "$SYS/broker/publish/messages/dropped"
-NO_MESSAGE_FOUND: Final = 10037
 MAX_PURGES: Final = 1_000
 """In one look; the next one does the rest."""
 

@@ -80,6 +80,8 @@ class SubscriptionChange:
     key: str
     """Of the bucket of subscriptions."""
     value: dict[str, Any] | None
+    request: int = 0
+    """The newest request of a client that had been decided then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def encode(record: Record) -> bytes:
                 lines.append(orjson.dumps([[row, name, label.to_json()] for row, name, label in record.labels]))
             return b"\n".join(lines)
         case SubscriptionChange():
-            header |= {"key": record.key, "value": record.value}
+            header |= {"key": record.key, "value": record.value, "request": record.request}
         case Unpublish():
             header |= {"client": record.client, "id": record.id}
         case Announced():
@@ -168,7 +170,7 @@ def _read(header: dict[str, Any], more: Sequence[bytes]) -> Record:
             runs = tuple(Run(*run) for run in header["runs"])
             return Publications(tenant, header["received"], runs, rows, _labels(labels))
         case "subscription":
-            return SubscriptionChange(tenant, header["key"], header["value"])
+            return SubscriptionChange(tenant, header["key"], header["value"], header.get("request", 0))
         case "unpublish":
             return Unpublish(tenant, header["client"], header["id"])
         case "announced":

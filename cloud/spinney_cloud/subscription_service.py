@@ -24,6 +24,7 @@ from .log_errors import LogError, TooLarge
 from .names import LOG, SUBSCRIPTIONS, is_name, log_subject, subscription_key
 from .nats_log import NatsLog, Stored
 from .settings import Limits
+from .subscription_recovery import recover
 from .subscription_request import MAX_TEXT_BYTES, SubscriptionRequest, read_request
 from .subscription_table import SubscriptionTable, fingerprint
 from .subscriptions import Form, StoredSubscription, StoredSubscriptionError, form_of
@@ -78,13 +79,13 @@ class _Pending:
         self.cost = cost
         self.existed = existed
         self.subscription: AnySubscription | None = None
-        self.waiting: asyncio.Future[Any] = _done_future()
+        self.waiting: asyncio.Future[Any] = _done(None)
         self.done: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
 
 
-def _done_future() -> asyncio.Future[Any]:
+def _done(outcome: Any) -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.set_result(None)
+    future.set_result(outcome)
     return future
 
 
@@ -121,6 +122,8 @@ class SubscriptionService:
         self._to_log: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
         self._to_bucket: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
         self._sooner = asyncio.Event()
+        self._decided = self._decided_before = 0
+        """Requests up to here are decided: now, and when we started."""
 
     async def start(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Read the bucket, and begin to work."""
@@ -131,10 +134,20 @@ class SubscriptionService:
                 self.damaged += 1
                 log.error("%s is passed over: %s", key, error)
                 continue
-            self.table.put(key, stored, fingerprint(stored))
-            self.on_change(key, stored, None)
+            self._know(key, stored)
+        recovered = await recover(self._log, self.table.starts())
+        self._decided = self._decided_before = recovered.decided
+        for key, change in recovered.changes.items():
+            self._know(key, change)
         spawn(self._carry_from_log())
         spawn(self._carry_from_bucket())
+
+    def _know(self, key: str, stored: StoredSubscription | None) -> None:
+        if stored is None:
+            self.table.remove(key)
+        else:
+            self.table.put(key, stored, fingerprint(stored))
+        self.on_change(key, stored, None)
 
     @property
     def under_way(self) -> int:
@@ -158,13 +171,16 @@ class SubscriptionService:
         beside: Mapping[str, Any] | None = None,
         *,
         create: bool = False,
-        message_id: str | None = None,
+        request: int | None = None,
     ) -> asyncio.Future[Done]:
         """A subscription begins or changes; done once it is in the bucket. Refusal at once if it cannot be."""
-        request, form = self._read(source, beside, owner, sid)
-        wanted = self._wanted(tenant, owner, sid, request, form)
+        asked, form = self._read(source, beside, owner, sid)
+        wanted = self._wanted(tenant, owner, sid, asked, form)
         key, mark = wanted.key, fingerprint(wanted)
         async with self._order:
+            if self._is_decided(request):
+                kept = await self._newest(key)
+                return _done(Done(sid, kept, "" if kept is None else kept.cost, existed=kept is not None))
             entry = self.table.get(key)
             if entry is None:
                 if self.table.count(tenant, owner) >= self.limits.subscriptions:
@@ -173,28 +189,29 @@ class SubscriptionService:
                 raise Refusal(409, f"{owner} has a subscription {sid} already")
             elif entry.fingerprint == mark:
                 before = self._under_way.get(key)
-                return before.done if before else self._unchanged(wanted.started(entry.start), form)
+                return before.done if before else _done(Done(sid, wanted.started(entry.start), form.cost, existed=True))
             else:
                 kept = await self._newest(key)
                 wanted = wanted if kept is None else replace(wanted, created=kept.created)
             pending = _Pending(key, sid, wanted, form.cost, existed=entry is not None)
-            pending.subscription = request.subscription
-            return await self._begin(pending, mark, message_id)
+            pending.subscription = asked.subscription
+            return await self._begin(pending, mark, request)
 
     async def end(
-        self, tenant: str, owner: str, sid: str, *, must_exist: bool = False, message_id: str | None = None
+        self, tenant: str, owner: str, sid: str, *, must_exist: bool = False, request: int | None = None
     ) -> asyncio.Future[Done]:
         """A subscription ends."""
         key = _key(tenant, owner, sid)
         async with self._order:
+            if self._is_decided(request):
+                return _done(Done(sid, None))
             existed = key in self.table
             if not existed and must_exist:
                 raise Refusal(404, f"{owner} has no subscription {sid}")
             pending = _Pending(key, sid, None, "", existed=existed)
             if not existed and key not in self._under_way:
-                pending.done.set_result(Done(sid, None))
-                return pending.done
-            return await self._begin(pending, 0, message_id)
+                return _done(Done(sid, None))
+            return await self._begin(pending, 0, request)
 
     async def enable(self, tenant: str, owner: str, sid: str, enabled: bool) -> asyncio.Future[Done]:
         """Let a subscription match, or keep it without matching it."""
@@ -203,9 +220,8 @@ class SubscriptionService:
             changed = replace(stored, enabled=enabled)
             pending = _Pending(stored.key, sid, changed, changed.cost, existed=True)
             if stored.enabled == enabled and stored.key not in self._under_way:
-                pending.done.set_result(Done(sid, stored, pending.cost, existed=True))
-                return pending.done
-            return await self._begin(pending, fingerprint(changed), None)
+                return _done(Done(sid, stored, pending.cost, existed=True))
+            return await self._begin(pending, fingerprint(changed))
 
     async def expire(self) -> int:
         """End what is due; how many that were."""
@@ -246,6 +262,12 @@ class SubscriptionService:
         return found, names[-1].partition(".")[2] if len(names) == _SEEN_AT_MOST else None
 
     # ---- How -----------------------------------------------------------------------------------------------------
+
+    def _is_decided(self, request: int | None) -> bool:
+        """Whether an earlier run has decided it; if not, it is being decided now."""
+        if request is not None and request > self._decided_before:
+            self._decided = request
+        return request is not None and request <= self._decided_before
 
     def _read(
         self, source: str | dict[str, Any], beside: Mapping[str, Any] | None, owner: str, sid: str
@@ -289,11 +311,6 @@ class SubscriptionService:
             options=request.options,
         )
 
-    def _unchanged(self, stored: StoredSubscription, form: Form) -> asyncio.Future[Done]:
-        future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
-        future.set_result(Done(stored.sid, stored, form.cost, existed=True))
-        return future
-
     async def _existing(self, tenant: str, owner: str, sid: str) -> StoredSubscription:
         key = _key(tenant, owner, sid)
         stored = await self._newest(key) if key in self.table else None
@@ -317,13 +334,14 @@ class SubscriptionService:
 
     # ---- The way through log and bucket ------------------------------------------------------------------------
 
-    async def _begin(self, pending: _Pending, mark: int, message_id: str | None) -> asyncio.Future[Done]:
+    async def _begin(self, pending: _Pending, mark: int, request: int | None = None) -> asyncio.Future[Done]:
         """Send the record, and remember the change. Whoever decides next decides upon it."""
         key = pending.key
         tenant = key.split(".")[1]
-        record = records.SubscriptionChange(tenant, key, pending.value)
         pending.waiting = await self._writer.put(
-            log_subject("subscription", tenant), records.encode(record), message_id=message_id
+            log_subject("subscription", tenant),
+            records.encode(records.SubscriptionChange(tenant, key, pending.value, self._decided)),
+            message_id=None if request is None else f"request-{request}",
         )
         self._under_way[key] = pending
         if pending.stored is None:

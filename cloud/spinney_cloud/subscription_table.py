@@ -50,6 +50,10 @@ class SubscriptionTable:
         packed = self._entries.get(key)
         return None if packed is None else Entry(*_ENTRY.unpack(packed))
 
+    def starts(self) -> dict[str, int]:
+        """Where each of them started."""
+        return {key: _ENTRY.unpack(packed)[1] for key, packed in self._entries.items()}
+
     def count(self, tenant: str, owner: str) -> int:
         """An owner's subscriptions."""
         return self._owners[f"{tenant}.{owner}"]

@@ -118,39 +118,6 @@ def test_users_secrets_and_whole_snapshots_come_back(nats: NatsServer, tmp_path:
     assert [path.name for path in (new / "snapshots").iterdir()] == ["24.snapshot"]
 
 
-def test_subscriptions_that_change_while_it_is_made_are_in_it(nats: NatsServer, tmp_path: Path) -> None:
-    """The log is read last; what it says since the bucket was read is put into the bucket."""
-    data = data_with_files(tmp_path / "old")
-    folder = tmp_path / "gathered"
-    folder.mkdir()
-
-    async def work(log: NatsLog) -> None:
-        await fill(log)
-
-        async def change(key: str, value: dict[str, int] | None) -> None:
-            record = records.SubscriptionChange("default", key, value)
-            subject = names.log_subject("subscription", "default")
-            await (await log.writer(names.LOG).put(subject, records.encode(record)))
-
-        gathered = await backup._gather(folder, data, log, with_log=False, say=lambda _: None)
-        await change(KEYS[0], None)
-        await change(KEYS[2], {"v": 1, "start": 0})
-        for stream in (names.NOTES, names.LOG):
-            await backup._save(folder, gathered, log, stream, lambda _: None)
-        gathered.with_log = True
-        backup._write(tmp_path / "made", folder, gathered)
-
-    run(nats, work)
-    assert backup_command.main(["restore", str(tmp_path / "made"), "--data", str(tmp_path / "new")]) == 0
-
-    async def look(log: NatsLog) -> None:
-        found = await log.bucket(names.SUBSCRIPTIONS).load()
-        assert sorted(found) == sorted(KEYS[1:])
-        assert orjson.loads(found[KEYS[2]].value)["start"] == 27
-
-    restored(tmp_path / "new", look)
-
-
 def test_a_directory_that_is_not_empty_is_left_alone(nats: NatsServer, tmp_path: Path) -> None:
     made = make(nats, tmp_path, with_log=False)
     assert backup_command.main(["restore", str(made), "--data", str(tmp_path / "old")]) == 1

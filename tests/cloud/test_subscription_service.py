@@ -7,6 +7,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+import orjson
 import pytest
 from coordinator_kit import Kit, until, until_so
 from servers import NatsServer
@@ -150,8 +151,9 @@ def test_killed_at_any_moment_all_is_done_once_and_in_order(nats: NatsServer) ->
                 await until(lambda heard=heard: len(kit.out) >= heard)
                 await kit.kill()
             await kit.start()
-            await until(lambda: len({str(one[2].get("normal")) for one in kit.out}) == 300)
             await until_so(kit.has_no_requests)
+            assert len(kit.out) >= 300
+            assert all(one[2]["ok"] for one in kit.out)
             seen: dict[str, list[int]] = {}
             for _, record in await kit.records():
                 assert isinstance(record, records.SubscriptionChange)
@@ -198,6 +200,94 @@ def test_without_a_gateway_requests_stay_until_there_is_one(nats: NatsServer) ->
     run(work())
 
 
+def test_what_was_decided_is_not_decided_again_after_a_crash(nats: NatsServer) -> None:
+    """Requests that had nothing to do in their time would undo what came after them, in the bucket or in the log."""
+
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.subscribe("ana", "again", "NO2 > 1")
+            await kit.subscribe("ana", "byhttp", "NO2 > 1")
+            await kit.gateway(False)
+            for sid, *texts in (("ended", "", "NO2 > 1"), ("again", "NO2 > 1", "NO2 > 2", ""), ("byhttp", "NO2 > 2")):
+                for text in texts:
+                    await kit.request("ana", "sub", text, sid)
+            await until_so(lambda: has_in_log(kit, 6))
+            await kit.ask("put", owner="ana", sid="byhttp", subscription="NO2 > 3")
+            before = await kit.kept(names.SUBSCRIPTIONS)
+            assert sorted(one["source"] for one in before.values()) == ["NO2 > 1", "NO2 > 3"]
+            changes = await kit.records()
+            await kit.kill()
+            await kit.gateway(True)
+            await kit.start()
+            await until_so(kit.has_no_requests)
+            assert await kit.kept(names.SUBSCRIPTIONS) == before
+            assert await kit.records() == changes
+            assert (await kit.subscribe("ana", "ended", ""))["ended"]  # what is new is decided
+            assert await kit.has_kept(names.SUBSCRIPTIONS, 1)
+
+    run(work())
+
+
+async def has_in_log(kit: Kit, count: int) -> bool:
+    return len(await kit.records()) == count
+
+
+def test_what_only_the_log_has_comes_into_the_bucket(nats: NatsServer) -> None:
+    """A crash, or a backup, may come between log and bucket."""
+
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            for sid in "abc":
+                await kit.subscribe("ana", sid, "NO2 > 1")
+            older = await kit.kept(names.SUBSCRIPTIONS)
+            await kit.subscribe("ana", "a", "NO2 > 2")
+            await kit.subscribe("ana", "b", "")
+            await kit.subscribe("ana", "d", "NO2 > 4")
+            newer = await kit.kept(names.SUBSCRIPTIONS)
+            await kit.kill()
+            bucket = kit.log.bucket(names.SUBSCRIPTIONS)
+            for key in newer:
+                await bucket.delete(key)
+            for key, value in older.items():
+                await bucket.put(key, orjson.dumps(value))
+            await kit.start()
+            assert await kit.kept(names.SUBSCRIPTIONS) == newer
+            assert len(await kit.records()) == 6
+            assert await kit.subscribe("ana", "d", "NO2 > 4") == kit.replies("ana", "d")[0]
+
+    run(work())
+
+
+def test_what_the_log_has_lost_begins_anew_in_it(nats: NatsServer) -> None:
+    """As after a power cut: there may be other records at those places by now."""
+
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            for sid in "abc":
+                await kit.subscribe("ana", sid, "NO2 > 1")
+            await kit.kill()
+            state = await kit.log.state(names.LOG)
+            for sequence in (2, 3):
+                await kit.log.connection.api(f"STREAM.MSG.DELETE.{names.LOG}", {"seq": sequence})
+            key = names.subscription_key("default", "ana", "c")
+            value = (await kit.kept(names.SUBSCRIPTIONS))[key]
+            await kit.log.bucket(names.SUBSCRIPTIONS).put(key, orjson.dumps({**value, "start": 1}))
+            tick = records.encode(records.Tick())
+            await (await kit.log.writer(names.LOG).put(names.log_subject("tick", "all"), tick))
+            for number in range(2):
+                await kit.start()
+                kept = await kit.kept(names.SUBSCRIPTIONS)
+                assert sorted(one["start"] for one in kept.values()) == [1, state.last + 2, state.last + 3], number
+                logged = dict(await kit.records())
+                for key, value in kept.items():
+                    record = logged[value["start"]]
+                    assert isinstance(record, records.SubscriptionChange)
+                    assert (record.key, record.value) == (key, {**value, "start": 0})
+                await kit.kill()
+
+    run(work())
+
+
 def test_a_restart_knows_all_from_the_bucket(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats, Settings(limits=Limits(subscriptions=2))) as kit:
@@ -222,7 +312,8 @@ def test_what_expires_is_ended_in_log_and_bucket(nats: NatsServer) -> None:
             await until_so(lambda: kit.has_kept(names.SUBSCRIPTIONS, 1))
             assert time.time() >= expires
             (_, record) = (await kit.records())[-1]
-            assert record == records.SubscriptionChange("default", names.subscription_key("default", "ana", "a"), None)
+            key = names.subscription_key("default", "ana", "a")
+            assert record == records.SubscriptionChange("default", key, None, request=2)
 
     run(work())
 
