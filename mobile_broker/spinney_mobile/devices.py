@@ -93,7 +93,8 @@ class DeviceTable:
     def __init__(self, registry: Registry, rules: Devices | None = None, listed: Sequence[Device] = ()) -> None:
         self.registry = registry
         self.counts: Counter[str] = Counter()
-        """Heard, repeats, unknown, undecodable, replayed, presence, refused (not allowed), unbelieved (times), sampled, forgotten."""
+        """Heard, repeats, unknown, undecodable, replayed, presence, refused (not allowed), unbelieved (times),
+        sampled, forgotten."""
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._addresses: dict[str, str] = {}
         self.configure(rules or Devices(), listed)
