@@ -18,10 +18,10 @@ from .table import Table
 
 
 def machine_of_programs():
-    """The native one where the port can make it."""
+    """The native one where the port can make it, or was given it compiled for its processor."""
     try:
         from .vm_viper import run
-    except (ImportError, SyntaxError):
+    except (ImportError, SyntaxError, ValueError):  # ValueError: an .mpy for another processor
         from .vm import run
     return run
 
