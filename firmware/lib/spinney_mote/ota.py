@@ -123,14 +123,19 @@ class Ota:
     def control(self, payload):
         """One write to `control`, without its op and tag: why it was refused ("" if not), and the answer.
 
-        The answer is the offset of the next chunk and the bytes of the bundle, 0 while there is no update.
+        The answer is the offset of the next chunk and the bytes of the bundle, 0 while there is no update. Who asks
+        where to go on is also told which set runs, is good, is on trial, and has failed.
         """
         refused = ""
         try:
             self._do(payload[0] if payload else 0, payload)
         except OtaError as error:
             refused = str(error)
-        return refused, struct.pack("<II", self._received, self._total)
+        answer = struct.pack("<II", self._received, self._total)
+        if payload and payload[0] == WHERE:
+            pointer = read_pointer(self._files)
+            answer += bytes((self._running, pointer.good, pointer.trial, pointer.failed))
+        return refused, answer
 
     def _do(self, op: int, payload) -> None:
         if op in (BEGIN, CHUNK):

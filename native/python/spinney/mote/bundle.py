@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 _MAGIC = b"SKO1"
@@ -64,6 +65,21 @@ def answered(payload: bytes) -> tuple[int, int]:
     """What the mote says to each of these: the offset of the next chunk, and the bytes of the bundle it waits for."""
     offset, total = struct.unpack_from("<II", payload)
     return offset, total
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Sets of library files on a mote: 0 was flashed, 1 and 2 came over the air, 255 is none."""
+
+    running: int
+    good: int
+    trial: int
+    failed: int
+
+
+def sets(payload: bytes) -> Sets | None:
+    """What the mote says of them to WHERE_PAYLOAD; None from one that does not."""
+    return Sets(*payload[8:12]) if len(payload) >= 12 else None
 
 
 def _entry(name: str, content: bytes) -> bytes:
