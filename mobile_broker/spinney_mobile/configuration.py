@@ -364,6 +364,10 @@ def _conflicts(settings: Settings, sources: Mapping[str, str]) -> Iterator[str]:
     local = settings.local
     if local.port is not None and not is_loopback(local.host) and local.password_file is None:
         yield f"{at('local.host')}: beyond loopback [local] needs password_file"
+    sids = [each.sid for each in settings.subscription]
+    for index, sid in enumerate(sids):
+        if sid in sids[:index]:
+            yield f"{at(f'subscription[{index}].sid')}: {sid} has a [[subscription]] already"
     addresses = [device.address.lower() for device in settings.device]
     for index, address in enumerate(addresses):
         if address in addresses[:index]:

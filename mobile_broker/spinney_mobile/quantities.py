@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from spinney.client.address import Server, is_name
 from spinney.errors import SyntaxError
-from spinney.parse import parse_filter
+from spinney.parse import parse, parse_filter
 
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -91,14 +91,17 @@ def _hex_key(value: Any) -> str:
     return value
 
 
-def _filter(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    try:
-        parse_filter(value)
-    except SyntaxError as error:
-        raise ValueError(str(error)) from None
-    return value
+def _parsed(parser: Callable[[str], object]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        try:
+            parser(value)
+        except SyntaxError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    return read
 
 
 Seconds = Annotated[float, Kind("a time above 0, such as 90, 10m or 7d", _seconds, _SHOWN_SECONDS)]
@@ -112,5 +115,6 @@ Latitude = Annotated[float, Kind("degrees from -90 to 90", _between(-90, 90))]
 Longitude = Annotated[float, Kind("degrees from -180 to 180", _between(-180, 180))]
 ClientName = Annotated[str, Kind("1 to 64 of A-Z a-z 0-9 _ -", _client_name)]
 ServerUrl = Annotated[str, Kind("mqtt://host:port, or mqtts, ws or wss", _server)]
-FilterText = Annotated[str, Kind("a CQL2 filter, such as temp > 25", _filter)]
+FilterText = Annotated[str, Kind("a CQL2 filter, such as temp > 25", _parsed(parse_filter))]
+SubscriptionText = Annotated[str, Kind("a subscription, such as NO2 > 40", _parsed(parse))]
 HexKey = Annotated[str, Kind("32 hexadecimal digits", _hex_key)]
