@@ -1,0 +1,359 @@
+"""What this broker announces: which sources are here, what they give within which limits, and where that is.
+
+An announcement is a promise: the cloud leaves out filters that nothing promised can match. A reading outside of what
+has been promised goes up unfiltered and widens the promise. Until the cloud has surely acted on a new announcement the
+one before it holds, too: a reading is within only if both say so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any, Final, NamedTuple
+
+from spinney.expression import Value
+from spinney.geodesy import distance
+from spinney.publication import RESERVED
+
+from .cells import Grid
+from .samples import Ability
+
+MAX_SOURCES: Final = 10_000
+"""Of one announcement; further sources are not taken, and counted."""
+MAX_ATTRIBUTES: Final = 200
+"""Of one source; readings with more are outside for ever."""
+SETTLE_SECONDS: Final = 10.0
+"""From an announcement's departure until the activation that follows from it is surely here."""
+GONE_SECONDS: Final = 30 * 60.0
+"""A source silent for so long is not here any more."""
+BURST: Final = 4
+"""Announcements that may go out at once..."""
+REFILL_SECONDS: Final = 10.0
+"""...and how long it takes until one more may."""
+GATHER_SECONDS: Final = 0.25
+"""After the first change, for others to come along."""
+MARGIN: Final = 1.25
+"""How far this broker may stray from a cell's middle, in radii of the cell, before it is in another cell."""
+FREE_METERS: Final = 250.0
+"""The same without cells."""
+KNOWN: Final = "known"
+"""Begins the keys of what is kept: known, source."""
+_PLACE: Final = ("lat", "long")
+_FREE: Final = frozenset(RESERVED) - frozenset(_PLACE)
+"""Attributes that every publication may have without their being announced."""
+_TYPES: Final = {float: "number", str: "string", bool: "boolean"}
+
+
+class Promise(NamedTuple):
+    """What has been said of one attribute. Without limits any value of its types is within."""
+
+    types: frozenset[str]
+    low: float | None = None
+    high: float | None = None
+    unit: str | None = None
+    constant: Value | None = None
+
+    def holds(self, value: Value) -> bool:
+        """Whether the value is within."""
+        if self.constant is not None:
+            return value == self.constant and value.__class__ is self.constant.__class__
+        if value.__class__ is not float:
+            return _TYPES[value.__class__] in self.types
+        if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
+            return False
+        return "number" in self.types
+
+    def widened(self, value: Value) -> Promise:
+        """With the value in it. A constant that changes is none."""
+        types = self.types | {_TYPES[value.__class__]}
+        if self.constant is not None:
+            return Promise(types, unit=self.unit)
+        low, high = self.low, self.high
+        if isinstance(value, float):
+            low = None if low is None else min(low, value)
+            high = None if high is None else max(high, value)
+        return self._replace(types=types, low=low, high=high)
+
+    def to_json(self) -> dict[str, Any]:
+        """As an announcement has it."""
+        item: dict[str, Any] = {}
+        if self.constant is not None:
+            item = {"value": self.constant}
+        elif len(self.types) == 1:
+            item = {"type": min(self.types)}
+            item |= {} if self.low is None or "number" not in self.types else {"min": self.low}
+            item |= {} if self.high is None or "number" not in self.types else {"max": self.high}
+        return item if self.unit is None else {**item, "unit": self.unit}
+
+
+Promises = Mapping[str, Promise]
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """Where this broker says that it is."""
+
+    lat: float
+    long: float
+    radius_meters: float
+
+    def holds(self, lat: float, long: float) -> bool:
+        """Whether a place is within."""
+        return distance(self.lat, self.long, lat, long) <= self.radius_meters
+
+    def to_json(self) -> dict[str, Any]:
+        """As an announcement has it."""
+        return {"lat": self.lat, "long": self.long, "radius": self.radius_meters}
+
+
+@dataclass(slots=True)
+class _Said:
+    """One announcement, and when it departed; None while it has not."""
+
+    sources: dict[str, Promises]
+    area: Area | None
+    departed: float | None = None
+
+    def holds(self, source: str, publication: Mapping[str, Any]) -> bool:
+        promises = self.sources.get(source)
+        if promises is None:
+            return False
+        for name, value in publication.items():
+            promise = promises.get(name)
+            if promise is None:
+                if name in _FREE or (name in _PLACE and _is_within(self.area, publication)):
+                    continue
+                return False
+            if not promise.holds(value):
+                return False
+        return True
+
+
+def _is_within(area: Area | None, publication: Mapping[str, Any]) -> bool:
+    """Whether a reading's place is where this broker says that it is; None: it may be anywhere."""
+    lat, long = publication.get("lat"), publication.get("long")
+    return area is None or (isinstance(lat, float) and isinstance(long, float) and area.holds(lat, long))
+
+
+@dataclass(slots=True)
+class _Source:
+    promises: dict[str, Promise] = field(default_factory=dict)
+    heard: float | None = None
+    """None since a restart."""
+
+
+Abilities = Callable[[str], Mapping[str, Ability]]
+"""Of a source, what its decoder knows."""
+
+
+class Announcer:
+    """Pure: time is handed in. When something is `due`, `announce` gives it, and `departed` says that it is on its way.
+
+    What was in force before a restart is kept: the filters that are active follow from it.
+    """
+
+    def __init__(
+        self,
+        kept: Mapping[str, bytes] | None = None,
+        *,
+        grid: Grid | None = None,
+        resolution: int = 9,
+        abilities: Abilities = lambda _: {},
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        """Readings outside; sources refused because there were too many; announcements."""
+        self._grid = grid
+        self._resolution = resolution
+        self._abilities = abilities
+        self._sources: dict[str, _Source] = {}
+        self._area: Area | None = None
+        self._said: deque[_Said] = deque()
+        """The one in force; those that have departed since; the one that is to depart."""
+        self._changed_at: float | None = None
+        self._tokens = float(BURST)
+        self._filled_at = 0.0
+        self._changes: dict[str, bytes | None] = {}
+        self._restore(kept or {})
+
+    def _restore(self, kept: Mapping[str, bytes]) -> None:
+        for key, value in kept.items():
+            kind, _, source = key.partition(":")
+            if kind == KNOWN and source:
+                self._sources[source] = _Source({name: _promise(words) for name, words in json.loads(value).items()})
+            elif kind == KNOWN:
+                self._area = Area(*json.loads(value))
+        self._said.append(_Said(self._promises(), self._area, 0.0))
+
+    def _promises(self) -> dict[str, Promises]:
+        return {name: dict(one.promises) for name, one in self._sources.items()}
+
+    # ---- what is here
+
+    @property
+    def sources(self) -> list[str]:
+        """Those that are announced."""
+        return list(self._sources)
+
+    def __contains__(self, source: object) -> bool:
+        return source in self._sources
+
+    def hear(self, source: str, now: float, constants: Mapping[str, Value] | None = None) -> bool:
+        """A source is here, with attributes that never change; whether there is room for it."""
+        known = self._sources.get(source)
+        if known is None:
+            if len(self._sources) >= MAX_SOURCES:
+                self.counts["refused"] += 1
+                return False
+            promises = {name: _constant(value) for name, value in (constants or {}).items()}
+            known = self._sources[source] = _Source(promises)
+            self._change(now)
+        known.heard = now
+        return True
+
+    def describe(self, source: str, abilities: Mapping[str, Ability], now: float) -> None:
+        """What is known of a source before it is heard; what has been heard stays within."""
+        known = self._sources[source]
+        new = {name: _able(ability) for name, ability in abilities.items() if name not in known.promises}
+        if new and len(known.promises) + len(new) <= MAX_ATTRIBUTES:
+            known.promises = {**known.promises, **new}
+            self._change(now)
+
+    def forget(self, source: str, now: float) -> None:
+        """A source is not here any more."""
+        if self._sources.pop(source, None) is not None:
+            self._change(now)
+
+    def silent(self, now: float) -> list[str]:
+        """The sources that have not been heard for so long that they are gone."""
+        for one in self._sources.values():
+            one.heard = now if one.heard is None else one.heard
+        return [name for name, one in self._sources.items() if now - (one.heard or 0.0) > GONE_SECONDS]
+
+    def move(self, place: tuple[float, float] | None, now: float) -> None:
+        """This broker is here. What is announced changes only when that is another cell, well beyond its border."""
+        if place is None:
+            area = None
+        elif self._area is not None and self._area.holds(*place):
+            return
+        else:
+            area = self._around(*place)
+        if area != self._area:
+            self._area = area
+            self._change(now)
+
+    def _around(self, lat: float, long: float) -> Area:
+        if self._grid is None:
+            return Area(lat, long, FREE_METERS * MARGIN)
+        cell = self._grid.cell(lat, long, self._resolution)
+        return Area(*self._grid.centre(cell), self._grid.radius_meters(cell) * MARGIN)
+
+    def sampled(self, source: str, publication: Mapping[str, Value], now: float) -> bool:
+        """A reading as it would go up; whether it is outside of what has been announced, which it widens then."""
+        if all(said.holds(source, publication) for said in self._said):
+            return False
+        self.counts["outside"] += 1
+        known = self._sources[source]
+        new = {name: self._widened(source, publication, name) for name in publication}
+        promises = {**known.promises, **{name: one for name, one in new.items() if one is not None}}
+        if promises != known.promises and len(promises) <= MAX_ATTRIBUTES:
+            known.promises = promises
+            self._change(now)
+        return True
+
+    def _widened(self, source: str, publication: Mapping[str, Value], name: str) -> Promise | None:
+        """What is to be promised of an attribute, if anything."""
+        promise = self._sources[source].promises.get(name)
+        if promise is not None:
+            return promise if promise.holds(publication[name]) else promise.widened(publication[name])
+        if name in _FREE or (name in _PLACE and _is_within(self._area, publication)):
+            return None
+        ability = self._abilities(source).get(name)
+        return _any(publication[name]) if ability is None else _able(ability).widened(publication[name])
+
+    # ---- what is said
+
+    def due(self, now: float) -> bool:
+        """Whether something new is to be announced now: not for each change at once, and not too often."""
+        self._settle(now)
+        self._tokens = min(float(BURST), self._tokens + max(0.0, now - self._filled_at) / REFILL_SECONDS)
+        self._filled_at = now
+        waited = self._changed_at is not None and now - self._changed_at >= GATHER_SECONDS
+        return waited and self._tokens >= 1.0
+
+    def body(self) -> dict[str, Any]:
+        """The announcement, but for what the uplink adds."""
+        item: dict[str, Any] = {
+            "sources": [
+                {"name": name, "attributes": {key: one.to_json() for key, one in source.promises.items()}}
+                for name, source in self._sources.items()
+            ]
+        }
+        return item if self._area is None else {**item, "place": self._area.to_json()}
+
+    def announce(self) -> dict[str, Any]:
+        """The body of an announcement that is about to depart, in place of one that has not departed."""
+        self._changed_at = None
+        self._tokens -= 1.0
+        self.counts["announced"] += 1
+        if self._said[-1].departed is None:
+            self._said.pop()
+        self._said.append(_Said(self._promises(), self._area))
+        return self.body()
+
+    def departed(self, now: float) -> None:
+        """What was announced last has been sent."""
+        if self._said[-1].departed is None:
+            self._said[-1].departed = now
+
+    def _settle(self, now: float) -> None:
+        """An announcement takes the place of the one before it once the cloud has surely acted on it."""
+        while len(self._said) > 1:
+            departed = self._said[1].departed
+            if departed is None or now - departed < SETTLE_SECONDS:
+                return
+            self._keep(self._said.popleft(), self._said[0])
+
+    def _keep(self, before: _Said, after: _Said) -> None:
+        """Another announcement is in force."""
+        for source in before.sources.keys() - after.sources.keys():
+            self._changes[f"{KNOWN}:{source}"] = None
+        for source, promises in after.sources.items():
+            if promises != before.sources.get(source):
+                words = {name: [sorted(one.types), *one[1:]] for name, one in promises.items()}
+                self._changes[f"{KNOWN}:{source}"] = json.dumps(words).encode()
+        if before.area != after.area:
+            self._changes[KNOWN] = None if after.area is None else json.dumps(astuple(after.area)).encode()
+
+    def _change(self, now: float) -> None:
+        if self._changed_at is None:
+            self._changed_at = now
+
+    def changes(self) -> dict[str, bytes | None]:
+        """What is to be kept, by key, since it was asked last."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+    def units(self, source: str) -> dict[str, str]:
+        """By attribute."""
+        known = self._sources.get(source)
+        found = {} if known is None else known.promises
+        return {name: one.unit for name, one in found.items() if one.unit is not None}
+
+
+def _any(value: Value) -> Promise:
+    return Promise(frozenset({_TYPES[value.__class__]}))
+
+
+def _constant(value: Value) -> Promise:
+    return _any(value)._replace(constant=value)
+
+
+def _able(ability: Ability) -> Promise:
+    return Promise(frozenset({"number"}), ability.minimum, ability.maximum, ability.unit)
+
+
+def _promise(words: list[Any]) -> Promise:
+    types, low, high, unit, constant = words
+    return Promise(frozenset(types), low, high, unit, constant)
