@@ -13,6 +13,8 @@ WRONG_PROTOCOL: Final = 1
 WRONG_CLIENT_ID: Final = 2
 WRONG_PASSWORD: Final = 4
 
+CONNECT: Final = 0x10
+"""The first byte of all that a client sends."""
 PINGRESP: Final = b"\xd0\x00"
 
 

@@ -1,4 +1,4 @@
-"""What local clients say and hear, on the cloud's topics: `pub`, `sub/<sid>`, `note/<sid>`, `reply` below `spinney/<client>`."""
+"""What local clients say, on the cloud's topics: `spinney/<client>/pub`, `sub/<sid>`, `note/<sid>`, `reply`."""
 
 from __future__ import annotations
 

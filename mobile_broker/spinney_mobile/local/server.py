@@ -98,12 +98,14 @@ class MqttServer:
 
     async def run(self, listener: socket.socket) -> None:
         """Until cancelled."""
-        server = await asyncio.get_running_loop().create_server(lambda: _Connection(self), sock=listener)
-        try:
-            await server.serve_forever()
-        finally:
-            for connection in list(self._connections):
-                connection.end("the broker stops")
+        with listener:
+            server = await asyncio.get_running_loop().create_server(lambda: _Connection(self), sock=listener)
+            try:
+                await server.serve_forever()
+            finally:
+                server.close()
+                for connection in list(self._connections):
+                    connection.end("the broker stops")
 
     def publish(self, topic: str, payload: bytes) -> None:
         """At the QoS that each subscriber asked for."""
@@ -208,6 +210,8 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes; what is wrong with them ends the connection, and no other."""
         try:
+            if self._connect is None and not self._decoder.held and data[0] != packets.CONNECT:
+                raise MqttError("speaks no MQTT")
             for packet in self._decoder.feed(data):
                 self._handle(packet)
         except (MqttError, Refused) as error:
