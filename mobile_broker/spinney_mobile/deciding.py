@@ -8,7 +8,7 @@ state filter is then as good as its feed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -142,8 +142,9 @@ class Decider:
         labels: dict[Digest, Label] = {}
         if epoch == NOBODY:
             why = self._of_states.first_match(publication) if why is None else why
-        elif not late:
-            labels = dict(self._labels(id, publication, epoch, marks))
+        else:
+            labels = {} if late else self._labels(id, publication, epoch, marks)
+            labels |= self.marked(id, epoch, marks)
         if why is not None:
             self.matched[why] += 1
         for digest in labels:
@@ -152,21 +153,28 @@ class Decider:
 
     def _labels(
         self, id: PublicationId, publication: Mapping[str, Any], epoch: int, marks: Mapping[Digest, Mark]
-    ) -> Iterator[tuple[Digest, Label]]:
+    ) -> dict[Digest, Label]:
+        """What the evaluators here say."""
         self._held[id.source] = None
-        for digest in self._index.news(id, publication, epoch):
-            if digest not in marks:
-                label = self._evaluate(digest, id, publication, epoch)
-                if label is not None:
-                    yield digest, label
+        labels = {
+            digest: self._evaluate(digest, id, publication, epoch)
+            for digest in self._index.news(id, publication, epoch)
+            if digest not in marks
+        }
+        return {digest: label for digest, label in labels.items() if label is not None}
+
+    def marked(self, id: PublicationId, epoch: int, marks: Mapping[Digest, Mark]) -> dict[Digest, Label]:
+        """What the mote's evaluators said of one of its samples, for those who need to hear it."""
+        labels: dict[Digest, Label] = {}
         for digest, mark in marks.items():
-            if digest not in self._states:
+            if digest not in self._states or epoch == NOBODY:
                 self.strays += 1
                 continue
             label = self._states[digest].take(mark, epoch)
             self._note(digest, id.source, label)
             if label is not None:
-                yield digest, label
+                labels[digest] = label
+        return labels
 
     def _evaluate(self, digest: Digest, id: PublicationId, publication: Mapping[str, Any], epoch: int) -> Label | None:
         running = self._states[digest]

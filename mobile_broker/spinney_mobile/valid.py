@@ -1,0 +1,58 @@
+"""Publications with `valid_for` that nobody wanted yet, kept for those who subscribe while they are valid (rule L1)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from spinney.compiled import compile_filter
+
+from .active import ActiveFilter
+
+MAX_KEPT: Final = 1_000
+"""Of more, the oldest go, and are counted."""
+
+
+class Kept(NamedTuple):
+    """A publication that was stopped, under which epoch, and until when it is valid."""
+
+    publication: Mapping[str, Any]
+    epoch: int
+    end: float
+
+
+class Valid:
+    """Pure: time is handed in. It is gone after a restart, as what was stopped without `valid_for` is."""
+
+    def __init__(self, limit: int = MAX_KEPT) -> None:
+        self.dropped = 0
+        """Valid publications that there was no room for."""
+        self._limit = limit
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def stop(self, publication: Mapping[str, Any], epoch: int, now: float) -> None:
+        """A publication does not go up; it is kept while it is valid, if it ever is."""
+        seconds = publication.get("valid_for")
+        if not isinstance(seconds, float) or seconds <= 0:
+            return
+        self._kept[publication["id"]] = Kept(publication, epoch, now + seconds)
+        if len(self._kept) > self._limit:
+            self._expire(now)
+        if len(self._kept) > self._limit:
+            self._kept.popitem(last=False)
+            self.dropped += 1
+
+    def wanted_by(self, added: Iterable[ActiveFilter], now: float) -> list[Kept]:
+        """What newly active content feeds want of it, which goes up now."""
+        tests = [compile_filter(one.feed) for one in added if one.kind == "content"]
+        self._expire(now)
+        found = [id for id, one in self._kept.items() if any(test(one.publication) for test in tests)]
+        return [self._kept.pop(id) for id in found]
+
+    def _expire(self, now: float) -> None:
+        for id in [id for id, one in self._kept.items() if one.end <= now]:
+            del self._kept[id]
