@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from time import time as wall_clock
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -240,7 +240,7 @@ class MoteLink:
 
     # ---- events
 
-    async def events(self, first: int = 0) -> AsyncIterator[Event]:
+    async def events(self, first: int = 0) -> AsyncGenerator[Event, None]:
         """All events from this number on, and those to come, until the connection is lost, which raises LinkLost.
 
         A second call ends the first. Numbers go up by one; `events_lost` counts those that the mote has dropped.

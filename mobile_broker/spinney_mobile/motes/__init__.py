@@ -1,0 +1,6 @@
+"""Spinney motes: who to connect to, what filters to put onto them, and the samples that they let through."""
+
+from .identity import Identity, MoteInfo
+from .motes import Motes
+
+__all__ = ["Identity", "MoteInfo", "Motes"]

@@ -1,0 +1,44 @@
+"""Connections by bleak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from spinney.mote.link import Client
+from spinney.mote.protocol import LinkError
+
+from ..samples import AcquirerError
+
+CONNECT_SECONDS: Final = 15.0
+HANG_UP_SECONDS: Final = 5.0
+"""A dead adapter may never answer."""
+
+
+class Caller(Client, Protocol):
+    """What is used of bleak.BleakClient, beside what MoteLink does."""
+
+    async def connect(self) -> None: ...
+    async def disconnect(self) -> None: ...
+    async def pair(self) -> None: ...
+
+
+Dial = Callable[[str, str | None], Caller]
+"""A client for an address, by an adapter; it is not connected yet."""
+
+
+def dial(address: str, adapter: str | None) -> Caller:
+    """Bleak's; AcquirerError if it is not installed."""
+    try:
+        from bleak import BleakClient
+    except ImportError:
+        raise AcquirerError("bleak is not installed", 'pip install "spinney[mobile]"') from None
+    options: Any = {} if adapter is None else {"bluez": {"adapter": adapter}}
+    return BleakClient(address, timeout=CONNECT_SECONDS, **options)
+
+
+def radio_errors() -> tuple[type[BaseException], ...]:
+    """What goes wrong on the air, or below bleak, and may go well another time."""
+    from bleak.exc import BleakError
+
+    return (LinkError, BleakError, OSError, EOFError)  # a TimeoutError is an OSError

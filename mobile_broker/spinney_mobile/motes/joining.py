@@ -1,0 +1,85 @@
+"""From events to samples: what several filters say of one sample is joined under its number first (rule P2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spinney import Mark
+from spinney.expression import Value
+from spinney.mote.protocol import AttributeRow, Event, EventFlag
+
+from ..samples import Digest
+from .programs import Wanted
+from .table import Entry
+
+MAX_JOINED: Final = 256
+"""Events of one sample; a mote has fewer filters."""
+
+
+class Joiner:
+    """Takes events in their order and gives back whole samples."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Event] = []
+
+    def add(self, event: Event) -> list[Event] | None:
+        """All events of a sample, once its last one is here."""
+        if self._waiting and (event.boot, event.sequence) != (self._waiting[0].boot, self._waiting[0].sequence):
+            self._waiting = []  # what was to come of it was lost, which the numbers tell
+        self._waiting.append(event)
+        if EventFlag.LAST not in event.flags and len(self._waiting) < MAX_JOINED:
+            return None
+        whole, self._waiting = self._waiting, []
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What the events of one sample say."""
+
+    boot: int
+    sequence: int
+    values: Mapping[str, Value]
+    time: float
+    marks: Mapping[Digest, Mark]
+    passed: bool
+    """A filter that decides on the mote let it through."""
+    strays: int
+    """Labels of filters that are not wanted any more, or not known."""
+
+
+def join(
+    events: Sequence[Event],
+    entries: Mapping[int, Entry],
+    wanted: Wanted,
+    source: str,
+    rows: Sequence[AttributeRow],
+    names: Sequence[str],
+    now: float,
+) -> Joined | None:
+    """One sample from all its events; None if they are mere signs of life."""
+    first = events[0]
+    if all(EventFlag.PRESENCE in event.flags for event in events):
+        return None
+    marks: dict[Digest, Mark] = {}
+    passed, strays = False, 0
+    for event in events:
+        entry = entries.get(event.filter_id)
+        if entry is None or entry.epoch & 0xFFFFFFFF != event.owner_epoch or entry.digest not in wanted.filters:
+            strays += EventFlag.LABEL in event.flags
+        elif EventFlag.LABEL in event.flags:
+            value = entry.value if event.bit else None
+            marks[entry.digest] = Mark(source, (0, event.boot, event.sequence), event.bit, value)
+        else:
+            passed = passed or (entry.exact and EventFlag.PRESENCE not in event.flags)
+    values = {names[index]: raw * rows[index].p / rows[index].q for index, raw in first.values.items()}
+    return Joined(first.boot, first.sequence, values, _time(first, now), marks, passed, strays)
+
+
+def _time(event: Event, now: float) -> float:
+    """By the broker's clock; no sample is from the future."""
+    if event.time is None:
+        return now
+    return now - event.time if EventFlag.AGE in event.flags else min(float(event.time), now)

@@ -1,0 +1,190 @@
+"""One mote as the broker knows it, and whether there is a reason to connect to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spinney.mote import Attribute
+from spinney.mote.advert import ScanData
+from spinney.mote.protocol import AttributeRow, Info, InfoFlag
+
+from .identity import Identity, attribute_names, attributes_of
+from .programs import Programs, Wanted
+from .table import Plan, Table
+
+IN_REACH_SECONDS: Final = 30.0
+"""A mote that was not heard for so long is not connected to: it would not answer."""
+LOOK_SECONDS: Final = 3600.0
+"""The longest between two looks at a mote of ours whose scan responses say that nothing has happened."""
+BLIND_LOOK_SECONDS: Final = 30.0
+"""The same for one whose scan responses are not heard, as by passive scanners."""
+TIME_SECONDS: Final = 6 * 3600.0
+"""Its clock is set again after so long, by which it learns how fast it drifts."""
+UNWANTED_SECONDS: Final = 300.0
+"""Wanted by nobody for so long, a mote is told to stop sampling; each switch is a write to its flash."""
+FIRST_RETRY_SECONDS: Final = 2.0
+MAX_RETRY_SECONDS: Final = 300.0
+AHEAD_SECONDS: Final = 2.0
+"""A mote's clock that is so much ahead is set at once, and so are all when the broker's own has jumped by more."""
+_VERSION: Final = 1
+
+
+class Mote:
+    """What is known of it, wanted of it, and planned for it."""
+
+    def __init__(self, address: str, identity: Identity) -> None:
+        self.address = address
+        self.identity = identity
+        self.adapter: str | None = None
+        self.heard_at: float | None = None
+        self.rssi: int | None = None
+        self.scan: ScanData | None = None
+        """What its last scan response said, unless it has been connected to since."""
+        self.sees_scans = False
+        """Its scan responses are heard."""
+        self.info: Info | None = None
+        self.rows: Sequence[AttributeRow] = ()
+        self.names: Sequence[str] = ()
+        """Its attributes as they are called here."""
+        self.table = Table()
+        self.programs = Programs()
+        self.wanted: Wanted | None = None
+        self.wanted_since = 0.0
+        """When it was last wanted by anybody, or not wanted any more."""
+        self.plan: Plan | None = None
+        """None while it is being made."""
+        self.next_event = 0
+        """The number of the first event that is not in the outbox; 0: not known."""
+        self.visited_at: float | None = None
+        self.clock_set: tuple[float, float] | None = None
+        """When its clock was set, by the steady clock and by the one that it was set by."""
+        self.told_bits: frozenset[str] | None = None
+        """The filters that it is said to evaluate."""
+        self.failures = 0
+        self.not_before = 0.0
+        self.error: str | None = None
+        self.is_closed = False
+        """It lets us read only; its samples are those of its adverts."""
+
+    # ---- what it said
+
+    @property
+    def source(self) -> str:
+        """What its samples are published as."""
+        return self.identity.source
+
+    @property
+    def attributes(self) -> Sequence[Attribute]:
+        """As the compiler wants them."""
+        return attributes_of(self.rows, self.identity)
+
+    def hear(self, rssi: int | None, scan: ScanData | None, now: float) -> None:
+        """An advert of it."""
+        self.heard_at, self.rssi = now, rssi
+        if scan is not None:
+            self.scan, self.sees_scans = scan, True
+
+    def told(self, info: Info) -> bool:
+        """It has said all of itself; whether its attributes are others than before. UnusableMoteError."""
+        if self.info is None or info.boot != self.info.boot:
+            self.clock_set = None
+        changed = tuple(info.attributes) != tuple(self.rows)
+        self.info, self.rows = info, info.attributes
+        self.names = attribute_names(info.attributes, self.identity)
+        return changed
+
+    @property
+    def is_sampling(self) -> bool:
+        """As it said last."""
+        return self.info is not None and InfoFlag.SAMPLING_ON in self.info.flags
+
+    # ---- when to connect
+
+    def reason(self, now: float, wall: float) -> str | None:
+        """Why to connect to it now, by the steady clock and the wall's; None if there is no reason, or no hope."""
+        if now < self.not_before or self.heard_at is None or now - self.heard_at > IN_REACH_SECONDS:
+            return None
+        if self.info is None:
+            return "never asked"
+        if self.scan is not None and self.scan.boot != self.info.boot & 0xFFFF:
+            return "restarted"
+        if self.wanted is None or self.plan is None:
+            return None
+        if self.table.differs(self.plan):
+            return "filters"
+        if self.switch_sampling(now) is not None:
+            return "sampling"
+        if self.wanted.filters and self.is_time_due(now, wall):
+            return "time"
+        return self._news() or self._look(now)
+
+    def _news(self) -> str | None:
+        """What its scan response says."""
+        if self.scan is None:
+            return None
+        if self.scan.table_crc != self.table.crc:
+            return "its table changed"
+        return "events" if self.scan.last_event != (self.next_event - 1) & 0xFFFF else None
+
+    def _look(self, now: float) -> str | None:
+        assert self.wanted is not None
+        if self.visited_at is None:
+            return "first look"
+        if not self.wanted.filters and not self.table.held:
+            return None
+        longest = LOOK_SECONDS if self.sees_scans else BLIND_LOOK_SECONDS
+        return "a look" if now - self.visited_at >= longest else None
+
+    def switch_sampling(self, now: float) -> bool | None:
+        """What its sampling is to be switched to; None if it is as wanted."""
+        if self.wanted is None or bool(self.wanted.filters) == self.is_sampling:
+            return None
+        if not self.wanted.filters and now - self.wanted_since < UNWANTED_SECONDS:
+            return None
+        return bool(self.wanted.filters)
+
+    def is_time_due(self, now: float, wall: float) -> bool:
+        """Whether its clock is to be set: not yet, long ago, or by a clock that has been set itself since."""
+        if self.clock_set is None:
+            return True
+        set_at, set_by = self.clock_set
+        return now - set_at >= TIME_SECONDS or abs((wall - set_by) - (now - set_at)) > AHEAD_SECONDS
+
+    def want(self, wanted: Wanted | None, now: float) -> None:
+        """What is wanted of it from now on; None if it is another broker's."""
+        before = self.wanted
+        self.wanted, self.plan = wanted, None
+        if before is None or wanted is None or bool(before.filters) != bool(wanted.filters):
+            self.wanted_since = now
+
+    # ---- how it went
+
+    def succeeded(self, now: float) -> None:
+        """A connection has come to its end."""
+        self.visited_at, self.scan = now, None
+        self.failures, self.not_before, self.error = 0, 0.0, None
+
+    def failed(self, why: str, now: float) -> None:
+        """A connection has failed: the next one later, twice as late each time."""
+        self.scan = None
+        self.error = why
+        self.not_before = now + min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self.failures, 16))
+        self.failures += 1
+
+    # ---- what is kept
+
+    def to_bytes(self) -> bytes:
+        """What must survive a restart: above all what numbers mean in events that wait."""
+        rows = [[row.name, row.unit, row.p, row.q, row.low, row.high, row.object_id] for row in self.rows]
+        kept = {"version": _VERSION, "rows": rows, "next_event": self.next_event, "table": self.table.to_json()}
+        return json.dumps(kept, separators=(",", ":")).encode()
+
+    def restore(self, kept: bytes) -> None:
+        """Become what gave these bytes."""
+        item: Mapping[str, Any] = json.loads(kept)
+        if item["version"] == _VERSION:
+            self.rows = tuple(AttributeRow(*row) for row in item["rows"])
+            self.next_event = item["next_event"]
+            self.table = Table.from_json(item["table"])

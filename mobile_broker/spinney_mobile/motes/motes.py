@@ -1,0 +1,398 @@
+"""Spinney motes over GATT: connected to only when there is something to do, and never more of them than slots allow.
+
+Adverts tell when: a mote's scan response has the CRC of its table and the number of its last event. Where scan
+responses are not heard, a mote is looked at at intervals. What the mote lets through comes as events, each of which is
+acknowledged only when it is in the outbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from spinney.known import Known
+from spinney.mote.link import MoteLink
+from spinney.mote.protocol import Event, Info, PairingNeeded
+
+from ..active import ActiveFilter
+from ..decode.spinney import scan_data
+from ..samples import Acquirer, Digest, Heard, Sample, Sink
+from .dialling import HANG_UP_SECONDS, Caller, Dial, dial, radio_errors
+from .identity import Identity, MoteInfo, UnusableMoteError, described
+from .joining import join
+from .mote import AHEAD_SECONDS, Mote
+from .programs import Wanted, everything
+from .visit import Visit
+
+MAX_MOTES: Final = 1000
+"""Motes that are known; beyond it the one unheard for longest that nobody wants is forgotten."""
+CONNECTIONS: Final = 3
+"""At one time by one adapter, which manage 3 to 7."""
+CLOSED_SECONDS: Final = 600.0
+"""A mote that does not let us write is asked again after so long."""
+TICK_SECONDS: Final = 1.0
+"""Between looks for what has fallen due."""
+COMPILE_AT_ONCE: Final = 8
+"""Filters compiled before others get their turn."""
+KEY: Final = "mote:"
+"""Begins the keys of what is kept."""
+
+logger = logging.getLogger(__name__)
+
+
+class Motes(Acquirer):
+    """All motes in reach. All methods belong to the event loop's thread.
+
+    `identify` gives what settings say of the device at an address that calls itself so; None if it is not allowed.
+    `kept` is what `keep` was given, by key, before the last restart.
+    """
+
+    def __init__(
+        self,
+        identify: Callable[[str, str | None], Identity | None],
+        *,
+        name: str = "motes",
+        adapter: str | None = None,
+        connections: int = CONNECTIONS,
+        adapters: Mapping[str, str | None] | None = None,
+        kept: Mapping[str, bytes] | None = None,
+        keep: Callable[[Mapping[str, bytes | None]], None] = lambda _: None,
+        dial: Dial = dial,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.steady = steady
+        self.counts: Counter[str] = Counter()
+        self.on_table: Callable[[str, Collection[Digest]], None] = lambda _, __: None
+        """Told which filters' bits the mote of a source keeps from now on."""
+        self.on_info: Callable[[MoteInfo], None] = lambda _: None
+        """Told what a mote has said of itself, at each connection."""
+        self._identify = identify
+        self._adapter = adapter
+        self._adapters = adapters or {}
+        self._connections = connections
+        self._kept = {key: value for key, value in (kept or {}).items() if key.startswith(KEY)}
+        self._keep = keep
+        self._dial = dial
+        self._sink: Sink | None = None
+        self._motes: OrderedDict[str, Mote] = OrderedDict()
+        self._sources: dict[str, str] = {}
+        """Addresses."""
+        self._wanted: dict[str, Wanted] = {}
+        """By source, of motes that have not been heard, too."""
+        self._unplanned: dict[str, None] = {}
+        """Addresses."""
+        self._due: dict[str, float] = {}
+        """Addresses and since when, the first first."""
+        self._visits: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, Visit] = {}
+        self._dialling: dict[str | None, asyncio.Lock] = {}
+        self._wake = asyncio.Event()
+        self._last_heard: float | None = None
+
+    # ---- what others say
+
+    def heard(self, heard: Heard) -> bool:
+        """An advert, of whatever. True if its sample comes over GATT, so that the advert is mere presence."""
+        scan = scan_data(heard)
+        mote = self._motes.get(heard.address)
+        if mote is None:
+            if scan is None and KEY + heard.address not in self._kept:
+                return False
+            mote = self._meet(heard)
+            if mote is None:
+                return False
+        self._motes.move_to_end(heard.address)
+        self._last_heard = heard.time
+        now = self.steady()
+        mote.hear(heard.rssi, scan, now)
+        if heard.address not in self._visits:
+            mote.adapter = self._adapter or self._adapters.get(heard.acquirer)
+            if heard.address not in self._due:
+                self._look(mote, now)
+        return not mote.is_closed
+
+    def want(
+        self, source: str, filters: Mapping[Digest, ActiveFilter], known: Known | None = None, epoch: int = 0
+    ) -> None:
+        """A source is ours, under this epoch: these filters are wanted of it, the oldest first.
+
+        `known` is what its publications hold beside what a mote measures: only what is fixed by settings, or is
+        withdrawn by another call before it changes.
+        """
+        wanted = Wanted(dict(filters), known or Known(), epoch)
+        if self._wanted.get(source) == wanted:
+            return
+        self._wanted[source] = wanted
+        mote = self._motes.get(self._sources.get(source, ""))
+        if mote is not None:
+            self._set_wanted(mote, wanted)
+
+    def release(self, source: str) -> None:
+        """A source is another's, or gone: its mote is left as it is, for its next owner to change."""
+        if self._wanted.pop(source, None) is None:
+            return
+        mote = self._motes.get(self._sources.get(source, ""))
+        if mote is not None:
+            self._set_wanted(mote, None)
+            mote.told_bits = None
+            self.on_table(source, ())
+
+    def has(self, source: str) -> bool:
+        """Whether a source is a mote."""
+        return source in self._sources
+
+    def _set_wanted(self, mote: Mote, wanted: Wanted | None) -> None:
+        mote.want(wanted, self.steady())
+        self.replan(mote)
+        if mote.address in self._running:
+            self._running[mote.address].poke()
+
+    def _meet(self, heard: Heard) -> Mote | None:
+        identity = self._identify(heard.address, heard.name)
+        if identity is None or not self._make_room():
+            return None
+        mote = self._motes[heard.address] = Mote(heard.address, identity)
+        self._sources[identity.source] = heard.address
+        kept = self._kept.get(KEY + heard.address)
+        if kept is not None:
+            mote.restore(kept)
+        if identity.source in self._wanted:
+            self._set_wanted(mote, self._wanted[identity.source])
+        return mote
+
+    def _make_room(self) -> bool:
+        if len(self._motes) < MAX_MOTES:
+            return True
+        unwanted = (address for address, mote in self._motes.items() if mote.wanted is None)
+        address = next((one for one in unwanted if one not in self._visits), None)
+        self.counts["forgotten" if address else "beyond"] += 1
+        if address is None:
+            return False
+        self._sources.pop(self._motes.pop(address).source, None)
+        self._due.pop(address, None)
+        self._unplanned.pop(address, None)
+        if self._kept.pop(KEY + address, None) is not None:
+            self._keep({KEY + address: None})
+        return True
+
+    # ---- what a visit says
+
+    def told(self, mote: Mote, info: Info) -> None:
+        """The mote has said what it is."""
+        if mote.told(info):
+            self.replan(mote)
+        self.on_info(described(info, mote.address, mote.identity))
+
+    def take(self, mote: Mote, events: list[Event]) -> None:
+        """All events of one sample."""
+        assert self._sink is not None
+        assert mote.wanted is not None
+        self.counts["events"] += len(events)
+        now = self.clock()
+        time_ = events[0].time
+        if time_ is not None and time_ > now + AHEAD_SECONDS:
+            mote.clock_set = None
+        joined = join(events, mote.table.entries, mote.wanted, mote.source, mote.rows, mote.names, now)
+        if joined is None:
+            self.counts["presences"] += 1
+            return
+        self.counts["stray labels"] += joined.strays
+        self.counts["samples"] += 1
+        battery = joined.values.get("battery")
+        self._sink.sampled(
+            Sample(
+                mote.source,
+                {**joined.values, **mote.identity.attributes},
+                joined.time,
+                now,
+                self.name,
+                joined.boot,
+                joined.sequence,
+                marks=joined.marks,
+                passed=joined.passed,
+                rssi=mote.rssi,
+                battery=battery / 100 if isinstance(battery, float) and 0 <= battery <= 100 else None,
+                place=mote.identity.place,
+                type=mote.identity.type,
+            )
+        )
+
+    def replan(self, mote: Mote) -> None:
+        """What is planned for its table does not do any more."""
+        mote.plan = None
+        self._unplanned[mote.address] = None
+        self._wake.set()
+
+    def keep(self, mote: Mote) -> None:
+        """What is known of its table must survive from now on."""
+        key, now = KEY + mote.address, mote.to_bytes()
+        if self._kept.get(key) != now:
+            self._kept[key] = now
+            self._keep({key: now})
+
+    # ---- the loop
+
+    async def run(self, sink: Sink) -> None:
+        """Connects to whatever is due."""
+        self._sink = sink
+        try:
+            while True:
+                self._wake.clear()
+                await self._make_plans()
+                self._fill_slots()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_SECONDS):
+                        await self._wake.wait()
+        finally:
+            await self._end_visits()
+
+    async def _end_visits(self) -> None:
+        visits = list(self._visits.values())
+        for visit in visits:
+            visit.cancel()
+        if visits:
+            await asyncio.wait(visits)
+
+    async def _make_plans(self) -> None:
+        while self._unplanned:
+            address = next(iter(self._unplanned))
+            del self._unplanned[address]
+            mote = self._motes.get(address)
+            if mote is not None and mote.wanted is not None and mote.rows:
+                await self._plan(mote, mote.wanted)
+
+    async def _plan(self, mote: Mote, wanted: Wanted) -> None:
+        try:
+            attributes = mote.attributes
+        except UnusableMoteError as error:
+            mote.failed(str(error), self.steady())
+            return
+        for count, _ in enumerate(mote.programs.make(wanted, attributes), 1):
+            if count % COMPILE_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if mote.wanted is not wanted or mote.address in self._unplanned:
+            return  # it has changed meanwhile, and is planned again
+        mote.plan = mote.table.plan(mote.programs.made, everything(attributes), wanted.epoch)
+        if mote.address in self._running:
+            self._running[mote.address].poke()
+
+    def _look(self, mote: Mote, now: float) -> None:
+        if mote.reason(now, self.clock()) is not None:
+            self._due.setdefault(mote.address, now)
+            self._wake.set()
+
+    def _fill_slots(self) -> None:
+        """The ones due for longest first; who only holds a connection gives way."""
+        now, wall = self.steady(), self.clock()
+        for address, mote in self._motes.items():
+            if address not in self._visits and mote.reason(now, wall) is not None:
+                self._due.setdefault(address, now)
+        for address in list(self._due):
+            due = self._motes.get(address)
+            reason = None if due is None else due.reason(now, wall)
+            if due is None or reason is None:
+                del self._due[address]
+            elif self._has_slot(due.adapter):
+                del self._due[address]
+                logger.debug("%s: connecting: %s", due.source, reason)
+                self._begin(due)
+            else:
+                self._ask_to_leave(due.adapter)
+
+    def _has_slot(self, adapter: str | None) -> bool:
+        used = sum(1 for address in self._visits if self._motes[address].adapter == adapter)
+        return used < self._connections
+
+    def _ask_to_leave(self, adapter: str | None) -> None:
+        for address, visit in self._running.items():
+            if visit.is_settled and self._motes[address].adapter == adapter:
+                visit.leave()
+                return
+
+    # ---- one connection
+
+    def _begin(self, mote: Mote) -> None:
+        self.counts["connections"] += 1
+        task = asyncio.create_task(self._visit(mote), name=f"mote {mote.source}")
+        self._visits[mote.address] = task
+        task.add_done_callback(lambda ended: self._ended(mote, ended))
+
+    async def _visit(self, mote: Mote) -> None:
+        client = self._dial(mote.address, mote.adapter)
+        try:
+            async with self._dialling.setdefault(mote.adapter, asyncio.Lock()):  # adapters dial one at a time
+                await client.connect()
+            async with MoteLink(client) as link:
+                visit = self._running[mote.address] = Visit(mote, link, client, self)
+                try:
+                    await visit.run()
+                finally:
+                    del self._running[mote.address]
+        finally:
+            await self._hang_up(client)
+
+    async def _hang_up(self, client: Caller) -> None:
+        try:
+            async with asyncio.timeout(HANG_UP_SECONDS):
+                await client.disconnect()
+        except radio_errors() as error:
+            logger.info("hanging up: %s", error)
+
+    def _ended(self, mote: Mote, task: asyncio.Task[None]) -> None:
+        """Whatever a mote, or what its samples bring about, raises ends this connection only."""
+        del self._visits[mote.address]
+        self._wake.set()
+        if task.cancelled():
+            return
+        now, error = self.steady(), task.exception()
+        if error is None:
+            mote.is_closed = False
+            mote.succeeded(now)
+        else:
+            self._failed(mote, error, now)
+        self.keep(mote)
+
+    def _failed(self, mote: Mote, error: BaseException, now: float) -> None:
+        self.counts["failures"] += 1
+        why = str(error) or type(error).__name__
+        mote.failed(why, now)
+        if isinstance(error, PairingNeeded):
+            mote.is_closed = True
+            mote.error = f"it lets only paired brokers write ({why}): restart it, which opens its pairing for a while"
+            mote.not_before = now + CLOSED_SECONDS
+        if isinstance(error, (*radio_errors(), UnusableMoteError)):
+            logger.info("%s: %s", mote.source, mote.error)
+        else:
+            logger.error("%s: what it sent could not be taken: %s", mote.source, why, exc_info=error)
+
+    # ---- for pages
+
+    def health(self) -> dict[str, Any]:
+        """State, counts, and each mote's."""
+        return {
+            "state": "hearing" if self._motes else "silent",
+            "last_heard": self._last_heard,
+            "connected": len(self._running),
+            "waiting": len(self._due),
+            "counts": dict(self.counts),
+            "motes": [self._health(mote) for mote in self._motes.values()],
+        }
+
+    def _health(self, mote: Mote) -> dict[str, Any]:
+        return {
+            "source": mote.source,
+            "address": mote.address,
+            "connected": mote.address in self._running,
+            "filters": len(mote.table.held),
+            "here": {} if mote.plan is None else dict(mote.plan.here),
+            "sampling": mote.is_sampling,
+            "error": mote.error,
+        }

@@ -1,0 +1,244 @@
+"""One connection to a mote of ours: its events come in, its table becomes what is planned, its clock is set.
+
+Who evaluates a state filter changes hands in an overlap, never in a gap (rule S2). The broker stops only when every
+event from before the mote's table has changed is here; it begins again before the table changes. Labels set a bit and
+never toggle it, so that what both say in between is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from spinney.mote.link import MoteLink
+from spinney.mote.protocol import Event, Info, InfoFlag, LinkError, MoteRefused, PairingNeeded, Status
+
+from ..samples import Digest
+from .dialling import Caller, radio_errors
+from .joining import Joiner
+from .mote import Mote
+from .table import Change
+
+HOLD_SECONDS: Final = 10.0
+"""For how long a connection is kept after the last event, if nobody else needs it."""
+DRAIN_SECONDS: Final = 60.0
+"""For the events that wait on a mote."""
+
+logger = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What a visit needs of the acquirer."""
+
+    counts: Counter[str]
+    clock: Callable[[], float]
+    """Seconds since 1970."""
+    steady: Callable[[], float]
+    """Seconds that go by whatever becomes of the clock."""
+    on_table: Callable[[str, Collection[Digest]], None]
+
+    def told(self, mote: Mote, info: Info) -> None:
+        """The mote has said what it is."""
+
+    def take(self, mote: Mote, events: list[Event]) -> None:
+        """All events of one sample; on return they are in the outbox."""
+
+    def replan(self, mote: Mote) -> None:
+        """What is planned for its table does not do any more."""
+
+    def keep(self, mote: Mote) -> None:
+        """What is known of its table must survive from now on."""
+
+
+class Visit:
+    """`run` ends when there is nothing left to do, and raises what goes wrong."""
+
+    def __init__(self, mote: Mote, link: MoteLink, client: Caller, host: Host) -> None:
+        self._mote = mote
+        self._link = link
+        self._client = client
+        self._host = host
+        self._work = asyncio.Event()
+        self._newest = 0
+        """The number of the newest event that is in the outbox."""
+        self._acked = 0
+        self._lost = 0
+        self._last_event = 0.0
+        self._must_leave = False
+        self.is_settled = False
+        """Nothing is left to do but to wait for events."""
+
+    def poke(self) -> None:
+        """Something else may be wanted of the mote now."""
+        self.is_settled = False
+        self._work.set()
+
+    def leave(self) -> None:
+        """Somebody else needs the connection: end as soon as nothing is left to do."""
+        self._must_leave = True
+        self._work.set()
+
+    async def run(self) -> None:
+        """The whole visit."""
+        mote = self._mote
+        info = await self._link.info()
+        self._host.told(mote, info)
+        if mote.wanted is None:
+            return
+        await self._pair(info)
+        if mote.is_time_due(self._host.steady(), self._host.clock()):
+            await self._link.set_time(self._host.clock)
+            mote.clock_set = self._host.steady(), self._host.clock()
+        if info.table_crc != mote.table.crc:
+            mote.table.found(await self._link.filters())
+        self._tell_table()
+        await self._follow(info)
+
+    async def _pair(self, info: Info) -> None:
+        """Bonded before, or while the mote's pairing is open."""
+        if InfoFlag.BONDED_WRITES not in info.flags:
+            return
+        try:
+            await self._client.pair()
+        except radio_errors() as error:
+            if not self._client.is_connected:
+                raise PairingNeeded("pair", Status.NOT_ALLOWED, str(error), address=self._mote.address) from error
+            logger.info("%s: pairing: %s", self._mote.source, error)  # it may be paired all the same: writing tells
+
+    def _tell_table(self) -> None:
+        mote = self._mote
+        if mote.plan is not None:
+            bits = mote.table.bits(mote.plan)
+            if bits != mote.told_bits:
+                mote.told_bits = bits
+                self._host.on_table(mote.source, bits)
+
+    # ---- events
+
+    async def _follow(self, info: Info) -> None:
+        """Takes events until there is nothing left to do."""
+        mote = self._mote
+        asked = mote.next_event
+        is_known = info.first_event <= asked <= info.next_event
+        mote.next_event = asked if is_known else info.first_event
+        self._newest = self._acked = mote.next_event - 1
+        self._last_event = self._host.steady()
+        taking = asyncio.create_task(self._take_events(asked))
+        taking.add_done_callback(lambda _: self._work.set())
+        try:
+            await self._drained(info.next_event, taking)
+            mote.table.drained()
+            await self._attend(taking)
+        finally:
+            taking.cancel()
+            await asyncio.wait([taking])
+            if not taking.cancelled():
+                taking.exception()  # has been raised by _turn already, or does not matter any more
+
+    async def _take_events(self, first: int) -> None:
+        joiner = Joiner()
+        async with aclosing(self._link.events(first)) as events:
+            async for event in events:
+                if self._mote.wanted is None:
+                    return  # it is for the next owner to take
+                whole = joiner.add(event)
+                if whole is not None:
+                    self._host.take(self._mote, whole)
+                    self._mote.next_event = event.number + 1
+                    self._newest = event.number
+                    self._last_event = self._host.steady()
+                    self._work.set()
+
+    async def _turn(self, taking: asyncio.Task[None], seconds: float) -> None:
+        """Waits for something new; then acknowledges what is in the outbox."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._work.wait()
+        self._work.clear()
+        if taking.done():
+            taking.result()
+        if self._newest != self._acked:
+            newest = self._newest
+            await self._link.ack(newest)
+            self._acked = newest
+        self._look_for_losses()
+
+    async def _drained(self, end: int, taking: asyncio.Task[None]) -> None:
+        """Returns when all events before number `end` are in the outbox."""
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while self._mote.next_event < end and self._mote.wanted is not None:
+                await self._turn(taking, DRAIN_SECONDS)
+
+    def _look_for_losses(self) -> None:
+        """A lost event may have been a label: then all bits are to be told anew."""
+        lost = self._link.events_lost
+        if lost == self._lost:
+            return
+        self._host.counts["events lost"] += lost - self._lost
+        logger.warning("%s: lost %d events, since its ring was full", self._mote.source, lost - self._lost)
+        self._lost = lost
+        if self.is_settled:
+            self._mote.table.shrink_count()  # we were there all the time: one sample gave more than the ring holds
+        self._mote.table.renew()
+        self._host.replan(self._mote)
+
+    # ---- what is wanted
+
+    async def _attend(self, taking: asyncio.Task[None]) -> None:
+        mote = self._mote
+        while mote.wanted is not None:
+            if mote.plan is not None and mote.table.differs(mote.plan):
+                await self._change_table(taking)
+                continue
+            if mote.plan is not None:
+                await self._switch_sampling()
+                self._tell_table()
+                self.is_settled = True
+            left = self._last_event + HOLD_SECONDS - self._host.steady()
+            if self.is_settled and (left <= 0 or self._must_leave):
+                return
+            await self._turn(taking, max(left, 0.0) if self.is_settled else HOLD_SECONDS)
+
+    async def _switch_sampling(self) -> None:
+        mote = self._mote
+        on = mote.switch_sampling(self._host.steady())
+        if on is not None:
+            await self._link.set_sampling(on)
+            self._host.counts["sampling on" if on else "sampling off"] += 1
+            self._host.told(mote, await self._link.info())
+
+    async def _change_table(self, taking: asyncio.Task[None]) -> None:
+        """Makes the table what is planned, and says who evaluates what, in an order that leaves no gap."""
+        mote = self._mote
+        assert mote.plan is not None
+        self.is_settled = False
+        self._tell_table()
+        changes = mote.table.begin(mote.plan)
+        self._host.keep(mote)
+        for change in changes:
+            await self._commit(change)
+        info = await self._link.info()
+        if info.table_crc != mote.table.crc:
+            mote.table.found(await self._link.filters())
+            raise LinkError("its table is not what was committed", address=mote.address)
+        await self._drained(info.next_event, taking)
+        mote.table.drained()
+        self._tell_table()
+        self._host.keep(mote)
+        self._last_event = self._host.steady()
+
+    async def _commit(self, change: Change) -> None:
+        try:
+            await self._link.change_filters(*change)
+        except MoteRefused as error:
+            if error.status == Status.REFUSED and "full" in error.reason:
+                self._mote.table.shrink_bytes()
+                self._host.replan(self._mote)
+            raise
+        self._mote.table.changed(change)
+        self._host.counts["commits"] += 1
