@@ -99,6 +99,7 @@ class Activations:
             self.is_lost = True
             return False
         self._seen.append(epoch)
+        self._take_leases(message)
         self._take(message)
         self.is_lost = self.is_lost and not message["full"]
         return True
@@ -106,11 +107,17 @@ class Activations:
     def _take(self, message: Mapping[str, Any]) -> None:
         before = set(self.active.filters)
         change = self._apply(message["epoch"], message["add"], message["drop"], message["full"])
-        leases = message.get("leases")
-        if leases is not None:
-            self._leases.tell(leases)
-        self._keep(change, before, leases is not None)
+        self._keep(change, before, with_leases=message.get("leases") is not None)
         self._on_change(change.added, change.dropped, self._leases.known)
+
+    def _take_leases(self, message: Mapping[str, Any]) -> None:
+        if message.get("leases") is None:
+            return
+        try:
+            self._leases.tell(message["leases"])
+        except ValueError as error:
+            self.unreadable += 1
+            _log.error("leases cannot be read: %s", error)
 
     def _apply(self, epoch: int, add: list[Any], drop: list[str], full: bool) -> ActiveChange:
         try:
@@ -131,7 +138,7 @@ class Activations:
                 fine.append(item)
         return fine
 
-    def _keep(self, change: ActiveChange, before: set[Digest], with_leases: bool) -> None:
+    def _keep(self, change: ActiveChange, before: set[Digest], *, with_leases: bool) -> None:
         items = {item["filter"]: item for item in self.active.to_json()["add"]}
         state: dict[str, bytes | None] = {_EPOCH: str(self.have).encode()}
         for one in change.added:

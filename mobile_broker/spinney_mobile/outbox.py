@@ -189,6 +189,10 @@ class Outbox:
         if kept:
             self.on_append(kept)
 
+    def keep(self, state: Mapping[str, bytes | None]) -> None:
+        """`append` without records."""
+        self.append((), state)
+
     def state(self) -> dict[str, bytes]:
         """What has been kept by key."""
         return dict(self.log.state)
@@ -262,7 +266,7 @@ class Outbox:
             for entry in self.log.entries():
                 if size <= 0:
                     return leave
-                if _is_silent(entry) == silent:
+                if is_silent(entry) == silent:
                     leave.append(entry)
                     size -= len(entry.data)
         return leave
@@ -271,7 +275,7 @@ class Outbox:
         """Drop what is older than it may be. Silent labels stay."""
         before = self._now() - self._settings.max_age
         expired = takewhile(lambda entry: _time_of(entry) < before, self.log.entries())
-        old = list(islice((entry for entry in expired if not _is_silent(entry)), DROP_AT_ONCE))
+        old = list(islice((entry for entry in expired if not is_silent(entry)), DROP_AT_ONCE))
         if old:
             self.on_append(self._write(self._drop(old, "dropped_old"), {}, old))
 
@@ -285,7 +289,7 @@ class Outbox:
                 for digest, label in waiting.labels.items()
                 if self._newest.get((digest, label.mark.source)) == entry.place
             }
-            if _is_silent(entry):
+            if is_silent(entry):
                 self.counts.labels_lost += len(last)
                 continue
             setattr(self.counts, count, getattr(self.counts, count) + 1)
@@ -352,13 +356,18 @@ def _time_of(entry: Entry) -> float:
     return time
 
 
-def _is_silent(entry: Entry) -> bool:
-    return len(entry.data) == _HEAD.size + int(_HEAD.unpack_from(entry.data)[2])
+def is_silent(entry: Entry) -> bool:
+    """Whether it holds labels and no publication."""
+    return len(entry.data) == _HEAD.size + label_bytes(entry)
+
+
+def label_bytes(entry: Entry) -> int:
+    """How many of its bytes are labels."""
+    return int(_HEAD.unpack_from(entry.data)[2])
 
 
 def _label_keys(entry: Entry) -> list[tuple[Digest, str]]:
-    _, _, length = _HEAD.unpack_from(entry.data)
-    if not length:
+    if not label_bytes(entry):
         return []
     return [(digest, label.mark.source) for digest, label in decode(entry.data).labels.items()]
 
