@@ -83,6 +83,7 @@ class Will(NamedTuple):
 
     topic: str
     payload: bytes
+    retain: bool = False
 
 
 class Link:
@@ -96,7 +97,7 @@ class Link:
         self._access = access
         self._client = self._make_client(client_id, clean)
         if will is not None:
-            self._client.will_set(will.topic, will.payload, qos=1)
+            self._client.will_set(will.topic, will.payload, qos=1, retain=will.retain)
 
     def _make_client(self, client_id: str, clean: bool) -> paho.Client:
         access = self._access
@@ -135,9 +136,9 @@ class Link:
         """At QoS 1, these of them at QoS 0; the answer is an event."""
         self._client.subscribe([(topic, int(topic not in at_most_once)) for topic in topics])
 
-    def publish(self, topic: str, payload: bytes) -> int:
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """At QoS 1; the number that the Acked event will have."""
-        return self._client.publish(topic, payload, qos=1).mid
+        return self._client.publish(topic, payload, qos=1, retain=retain).mid
 
     def ack(self, mid: int) -> None:
         """Acknowledge a message that arrived here; any thread may."""
