@@ -123,6 +123,7 @@ class Gateway:
             self.requests.run(),
             self.dead.run(),
             self.replies.run(),
+            self.way_out.run(),
             self.keeper.run(),
             self._watch_owners(),
             self._look_around(),

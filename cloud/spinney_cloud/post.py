@@ -9,6 +9,7 @@ from typing import Final
 
 from .names import out_subject
 from .nats_connection import Connection, subject_bytes
+from .way_out import PUT_OFF
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Post:
         letter = self._letters.get(number)
         if letter is None:
             return
-        if headers is not None and headers.startswith(b"NATS/1.0 503"):
+        if headers is not None and (headers.startswith(b"NATS/1.0 503") or PUT_OFF in headers):
             letter.sent = 0.0
             return
         if headers is not None:

@@ -17,7 +17,7 @@ import pytest
 from gateway_kit import Client, GatewayProcess, Ground, ground, run, until
 from servers import HOST, MosquittoServer, NatsServer
 
-from spinney_cloud import gateway, names
+from spinney_cloud import gateway, names, post, way_out
 from spinney_cloud.intake import Intake, Sender, Taken
 from spinney_cloud.log_errors import AskError
 from spinney_cloud.mqtt import MqttClient, Publish
@@ -254,6 +254,28 @@ def test_the_way_out_reaches_a_clients_topics_and_no_others(
             for client, leaf in (("kit", "note"), ("kit", "pub"), ("k~t", "act")):
                 with pytest.raises(AskError):
                     await made.log.out(client, leaf, b"", timeout_seconds=0.01)
+
+    run(test())
+
+
+def test_more_than_the_way_out_has_room_for_goes_out_soon_and_once(
+    nats: NatsServer, mqtt: MosquittoServer | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None waits for its sender to give it up as lost."""
+    monkeypatch.setattr(way_out, "MAX_WAITING", 50)
+    monkeypatch.setattr(post, "ANSWER_SECONDS", 3600.0)
+    count = 3 * post.MAX_UNDER_WAY
+
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data", mqtt=mqtt) as made, made.gateway(), made.client() as kit:
+            letters = post.Post(made.log.connection)
+            await letters.start()
+            sent = [await letters.send("kit", "act", b"%d" % number) for number in range(count)]
+            assert all(await asyncio.gather(*sent))
+            await until(lambda: len(kit.acts) == count, "all of them")
+            assert sorted(map(int, kit.acts)) == list(range(count))
+            assert letters.resent
+            await letters.close()
 
     run(test())
 
