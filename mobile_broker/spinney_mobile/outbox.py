@@ -260,13 +260,13 @@ class Outbox:
         return leave, self._drop(leave, "dropped_full")
 
     def _oldest(self, size: int) -> list[Entry]:
-        """So many bytes of publications, from the oldest on; where they do not suffice, silent labels, too."""
+        """So many bytes from the oldest on; silent labels that nothing newer repeats only where that does not do."""
         leave: list[Entry] = []
-        for silent in (False, True):
+        for needed in (False, True):
             for entry in self.log.entries():
                 if size <= 0:
                     return leave
-                if is_silent(entry) == silent:
+                if (is_silent(entry) and bool(self._last_labels(entry))) == needed:
                     leave.append(entry)
                     size -= len(entry.data)
         return leave
@@ -283,20 +283,25 @@ class Outbox:
         """What stays behind of records that are dropped: the labels that nothing newer repeats."""
         behind: list[tuple[PublicationId, bytes]] = []
         for entry in leave:
-            waiting = decode(entry.data)
-            last = {
-                digest: _silent(label)
-                for digest, label in waiting.labels.items()
-                if self._newest.get((digest, label.mark.source)) == entry.place
-            }
+            last = self._last_labels(entry)
             if is_silent(entry):
                 self.counts.labels_lost += len(last)
                 continue
             setattr(self.counts, count, getattr(self.counts, count) + 1)
             if last:
                 self.counts.labels_left_behind += len(last)
+                waiting = decode(entry.data)
                 behind.append((_silent_id(), encode(OutRecord(None, waiting.epoch, last), waiting.time)))
         return behind
+
+    def _last_labels(self, entry: Entry) -> dict[Digest, Label]:
+        """Those of its labels that nothing newer repeats, as silent ones."""
+        if not label_bytes(entry):
+            return {}
+        labels = decode(entry.data).labels.items()
+        return {
+            digest: _silent(one) for digest, one in labels if self._newest.get((digest, one.mark.source)) == entry.place
+        }
 
     def _labels_alone(self, records: Iterable[OutRecord], now: float) -> Iterator[tuple[PublicationId, bytes]]:
         for record in records:
