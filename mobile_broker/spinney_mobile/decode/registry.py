@@ -19,6 +19,8 @@ GROUP: Final = "spinney.decoders"
 """The entry points of other packages' decoders."""
 MAX_FAILURES: Final = 20
 """After so many failures with nothing decoded between them a decoder is switched off."""
+OFF_SECONDS: Final = 300.0
+"""Then it is tried once more: nobody may switch a decoder off for good by what he sends."""
 OWN: Final[tuple[type[Decoder], ...]] = (Spinney, BTHome, Ruuvi, Atc)
 
 
@@ -34,7 +36,16 @@ class Entry:
     """Times that it raised what it may not."""
     failures_on_end: int = 0
     error: str | None = None
-    on: bool = True
+    off_until: float = 0.0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether its failures have switched it off."""
+        return self.failures_on_end >= MAX_FAILURES
+
+    def may_try(self, now: float) -> bool:
+        """Whether it is asked."""
+        return not self.is_off or now >= self.off_until
 
 
 @dataclass(slots=True)
@@ -73,12 +84,12 @@ class Registry:
 
         DecodeError if it cannot be used. Nothing else is ever raised.
         """
-        if first is not None and first.on:
+        if first is not None and first.may_try(heard.time):
             decoded = self._ask(first, heard, key)
             if decoded is not None:
                 return first, decoded
         for entry in self.entries:
-            if entry.on and entry is not first:
+            if entry is not first and entry.may_try(heard.time):
                 decoded = self._ask(entry, heard, key)
                 if decoded is not None:
                     return entry, decoded
@@ -94,7 +105,7 @@ class Registry:
             entry.failed += 1
             entry.failures_on_end += 1
             entry.error = _words(error)
-            entry.on = entry.failures_on_end < MAX_FAILURES
+            entry.off_until = heard.time + OFF_SECONDS
             return None
         if decoded is not None:
             entry.decoded += 1
@@ -106,7 +117,7 @@ class Registry:
         known = [
             {
                 "name": entry.decoder.name,
-                "state": "on" if entry.on else "off",
+                "state": "off" if entry.is_off else "on",
                 "decoded": entry.decoded,
                 "refused": entry.refused,
                 "failed": entry.failed,

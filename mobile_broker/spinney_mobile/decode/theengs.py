@@ -6,6 +6,7 @@ Its licence is the GPL, so it is never needed and never comes along.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
@@ -15,9 +16,10 @@ from typing import Any, Final
 from spinney.expression import Value
 
 from ..samples import Ability, Heard
-from .decoder import Decoded
+from .decoder import Decoded, DecodeError
 
 _MODULE: Final = "TheengsDecoder"
+_SAFE: Final = re.compile(r"[A-Za-z0-9 :._#()+-]{1,60}")
 _ATTRIBUTES: Final = {
     "tempc": "temperature", "tempc2": "temperature_2", "hum": "humidity", "batt": "battery", "volt": "voltage",
     "pres": "pressure", "lux": "illuminance", "moi": "moisture", "fer": "conductivity", "accx": "acceleration_x",
@@ -26,7 +28,7 @@ _ATTRIBUTES: Final = {
 """Our words for its own; what is not here keeps its name."""
 _ABOUT: Final = frozenset(
     ("id", "name", "servicedata", "servicedatauuid", "manufacturerdata", "rssi", "brand", "model", "model_id", "type",
-     "mac", "track", "prmac", "cidc", "acts", "cont", "encr", "tempf", "tempf2", "tx", "seq")
+     "mac", "track", "prmac", "cidc", "acts", "cont", "device", "encr", "tempf", "tempf2", "tx", "seq")
 )  # fmt: skip
 """What it tells of the device, not of what is measured."""
 
@@ -62,7 +64,10 @@ class Theengs:
         answer = _library()(json.dumps(_question(heard)))
         if answer is None:
             return None
-        told = json.loads(answer)
+        try:
+            told = json.loads(answer)
+        except ValueError as error:
+            raise DecodeError(f"TheengsDecoder's answer cannot be read: {error}") from None
         values = {
             _ATTRIBUTES.get(name, name): _value(value)
             for name, value in told.items()
@@ -72,9 +77,9 @@ class Theengs:
 
 
 def _question(heard: Heard) -> dict[str, Any]:
-    asked: dict[str, Any] = {"id": heard.address}
-    if heard.name:
-        asked["name"] = heard.name
+    """Names go in as far as they come out again: its answer is no JSON where they would need escapes."""
+    given = {"id": heard.address, "name": heard.name or ""}
+    asked: dict[str, Any] = {key: text for key, text in given.items() if _SAFE.fullmatch(text)}
     for uuid, data in heard.services.items():
         asked |= {"servicedata": data.hex(), "servicedatauuid": f"0x{uuid[4:8]}"}
     for company, data in heard.manufacturers.items():
