@@ -162,12 +162,18 @@ class BleakScannerVirtual(BaseBleakScanner):
     async def start(self) -> None:
         self.seen_devices = {}
         self._adapter.radio.device.on("advertisement", self._on_advertisement)
-        await self._adapter.scan(self, self._active)
+        try:
+            await self._adapter.scan(self, self._active)
+        except core.BaseBumbleError as error:
+            raise BleakError(f"the adapter does not scan: {error or type(error).__name__}") from error
 
     async def stop(self) -> None:
         with contextlib.suppress(KeyError):  # the radio was off in between: its listeners went with it
             self._adapter.radio.device.remove_listener("advertisement", self._on_advertisement)
-        await self._adapter.leave(self)
+        try:
+            await self._adapter.leave(self)
+        except core.BaseBumbleError as error:
+            raise BleakError(f"the scan does not end: {error or type(error).__name__}") from error
 
     def _on_advertisement(self, advertisement: Advertisement) -> None:
         data = parse(advertisement)
