@@ -6,10 +6,11 @@ import asyncio
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
+from .acquire import Acquirers
 from .settings import Watchdog as Settings
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Watchdog:
     def __init__(
         self,
         settings: Settings,
-        acquirers: Callable[[], Iterable[object]],
+        acquirers: Acquirers,
         reset: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
@@ -85,7 +86,7 @@ class Watchdog:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            adapters = [each for each in self._acquirers() if isinstance(each, Adapter)]
+            adapters = [each for each in self._acquirers if isinstance(each, Adapter)]
             names = {adapter.name for adapter in adapters}
             self._watched = {name: watch for name, watch in self._watched.items() if name in names}
             for adapter in adapters:
@@ -111,7 +112,11 @@ class Watchdog:
     def _rescan(self, adapter: Adapter) -> None:
         self.counts["rescans"] += 1
         logger.warning("%s: silent for %g s: scanning anew", adapter.name, self._settings.silent)
+        self._again(adapter)
+
+    def _again(self, adapter: Adapter) -> None:
         adapter.rescan()
+        self._acquirers.retry(adapter.name)
 
     async def _reset(self, adapter: Adapter) -> None:
         self.counts["resets"] += 1
@@ -122,7 +127,7 @@ class Watchdog:
             self.counts["failed resets"] += 1
             self.error = str(error)
             logger.error("%s: the reset failed: %s", adapter.name, error)
-        adapter.rescan()
+        self._again(adapter)
 
     def _give_up(self, adapter: Adapter, seconds: float) -> NoReturn:
         reason = f"{adapter.name}: silent for {seconds:.0f} s, after a new scan and a reset"

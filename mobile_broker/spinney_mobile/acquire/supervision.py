@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..samples import Acquirer, AcquirerError, Heard, Sample, Sink
@@ -35,6 +36,7 @@ class _Kept(Sink):
     over: bool = False
     """It has heard all that there was: a file that was replayed."""
     task: asyncio.Task[None] | None = None
+    retry: asyncio.Event = field(default_factory=asyncio.Event)
 
     def heard(self, heard: Heard) -> None:
         self._note()
@@ -99,6 +101,11 @@ class Acquirers:
         """Once it returns, nothing more is heard of it. KeyError if there is none of this name."""
         await self._stop(self._kept.pop(name))
 
+    def retry(self, name: str) -> None:
+        """If it has failed, try it again now; nothing if there is none of this name."""
+        if name in self._kept:
+            self._kept[name].retry.set()
+
     def status(self) -> list[AcquirerStatus]:
         """Of each, as pages show it."""
         return [kept.status(self._silent_seconds) for kept in self._kept.values()]
@@ -123,7 +130,9 @@ class Acquirers:
             level = logging.WARNING if isinstance(error, AcquirerError) else logging.ERROR
             logger.log(level, "%s: %s", kept.acquirer.name, kept.error, exc_info=_unexpected(error))
             retry_seconds = FIRST_RETRY_SECONDS if kept.count > before else retry_seconds
-            await asyncio.sleep(retry_seconds)
+            kept.retry.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(kept.retry.wait(), retry_seconds)
             retry_seconds = min(2 * retry_seconds, LAST_RETRY_SECONDS)
 
 
