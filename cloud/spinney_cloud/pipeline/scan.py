@@ -66,6 +66,9 @@ class Limits(NamedTuple):
     bytes: int = MAX_BYTES
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class Planned(NamedTuple):
     """A record that is to be read."""
 
@@ -87,6 +90,14 @@ class Slice(NamedTuple):
     """How many it must find."""
     repeated: Mapping[int, Sequence[int]]
     """By record, the rows that are duplicates."""
+
+
+def check_place(log: DirectGet, after: int) -> tuple[int, int]:
+    """The log's first record, and how many are gone that follow this one; LogReplaced if this one never was."""
+    first, last, *_ = log.bounds(LOG)
+    if last < after:
+        raise LogReplaced(after, last)
+    return first, max(0, first - after - 1)
 
 
 class Scan:
@@ -134,13 +145,10 @@ class Scan:
 
     def _check(self, after: int) -> int:
         """The log's first record, if it still holds what follows this one."""
-        first, last, *_ = self._log.bounds(LOG)
-        if last < after:
-            raise LogReplaced(after, last)
-        if first > after + 1:
-            if not self._skip:
-                raise LogTrimmed(after, first)
-            self.skipped += first - after - 1
+        first, missing = check_place(self._log, after)
+        if missing and not self._skip:
+            raise LogTrimmed(after, first)
+        self.skipped += missing
         self._looked = self._clock()
         return first
 

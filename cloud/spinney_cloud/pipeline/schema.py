@@ -81,6 +81,7 @@ _SPARK_TYPES = {
     pa.float64(): "double",
     pa.bool_(): "boolean",
     pa.binary(): "binary",
+    pa.date32(): "date",
     _TIMESTAMP: "timestamp",
 }
 
@@ -93,4 +94,6 @@ def ddl(schema: pa.Schema) -> str:
 def _spark_type(kind: pa.DataType) -> str:
     if pa.types.is_map(kind):
         return f"map<{_spark_type(kind.key_type)},{_spark_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{_spark_type(kind.value_type)}>"
     return _SPARK_TYPES[kind]

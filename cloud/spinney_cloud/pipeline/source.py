@@ -41,8 +41,8 @@ from ..log_reader import Message
 from ..names import LOG
 from .decode import ROWS, Decoder
 from .direct_get import DirectGet, LogServer, connection
-from .duplicates import Windows
-from .scan import MAX_BYTES, MAX_ROWS, NO_END, Limits, Scan, Slice
+from .duplicates import DEFAULT_WINDOWS, Windows
+from .scan import DEFAULT_LIMITS, MAX_BYTES, MAX_ROWS, NO_END, Limits, Scan, Slice
 from .schema import FORMS, ddl
 
 NAME = "spinney"
@@ -66,10 +66,10 @@ class Options(NamedTuple):
     server: LogServer
     after: str | int = "earliest"
     upto: int = NO_END
-    limits: Limits = Limits()
+    limits: Limits = DEFAULT_LIMITS
     partitions: int = PARTITIONS
     give: str = "publications"
-    windows: Windows = Windows()
+    windows: Windows = DEFAULT_WINDOWS
     skip_trimmed: bool = False
 
     @classmethod

@@ -1,0 +1,306 @@
+"""The log into the lake, as it comes: exactly once, whatever is killed when.
+
+The lake is the checkpoint. Each batch is appended with the sequence of the log up to which it goes, in one Delta commit
+with its rows; so a start goes on after what the lake has, and what is read twice is recognised by its sequence. Spark's
+own checkpoint is begun anew at every start: a lake that is restored from a backup needs nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..bucket import stream_of
+from ..log_errors import LogError
+from ..names import LOG, READERS
+from ..positions import Position
+from ..retention import PIPELINE
+from .direct_get import DirectGet, LogServer
+from .duplicates import DEFAULT_WINDOWS, Windows
+from .lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError, with_date
+from .scan import DEFAULT_LIMITS, Limits, LogTrimmed, check_place
+from .source import NAME, PARTITIONS, register
+
+logger = logging.getLogger(__name__)
+
+TRIGGER_SECONDS = 10.0
+"""Between batches, unless set: each makes a file for every type."""
+ADVANCE_SECONDS = 60.0
+"""How often the lake learns that the log goes on without anything for it."""
+TELL_SECONDS = 1
+"""How often the keeper is told where we are."""
+COMPACT_SECONDS = 900.0
+MAX_MARKS = 1_000
+"""Places in the log whose time is remembered, to find the floor."""
+_OURS = re.compile(r"spinney_cloud\.[\w.]+: (.+)")
+
+
+class IngestError(Exception):
+    """The pipeline had to stop; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an ingest is told."""
+
+    server: LogServer
+    limits: Limits = DEFAULT_LIMITS
+    partitions: int = PARTITIONS
+    windows: Windows = DEFAULT_WINDOWS
+    trigger_seconds: float = TRIGGER_SECONDS
+    """0: one batch after the other."""
+    skip_missing: bool = False
+    """Go on where the log begins, if records were purged unread."""
+    compact_seconds: float = COMPACT_SECONDS
+    retain_days: int | None = None
+    """Older days are removed; None: nothing is."""
+
+
+@dataclass
+class Status:
+    """How it goes."""
+
+    sequence: int = 0
+    """The log is in the lake up to here."""
+    latest: int = 0
+    """The newest record of the log, as last heard."""
+    time: float = 0.0
+    """Of the log, at `sequence`."""
+    rows: int = 0
+    dead: int = 0
+    batches: int = 0
+    batch_seconds: float = 0.0
+    """What the last batch took."""
+    compactions: int = 0
+
+    @property
+    def lag(self) -> int:
+        """Records that the lake has not yet."""
+        return max(0, self.latest - self.sequence)
+
+
+class Floor:
+    """Up to where the log may be purged: what is in the lake, but not its last W, where duplicates are looked for."""
+
+    def __init__(self, lookback_seconds: float, floor: int = 0) -> None:
+        self.floor = floor
+        self._lookback = lookback_seconds
+        self._marks: deque[tuple[int, float]] = deque()
+
+    def reach(self, sequence: int, time: float) -> int:
+        """The lake has everything up to this record, of this log time; the floor."""
+        marks = self._marks
+        if not marks or time >= marks[-1][1] + self._lookback / (MAX_MARKS // 2):
+            marks.append((sequence, time))
+        while marks and marks[0][1] < time - self._lookback:
+            self.floor = max(self.floor, marks.popleft()[0])
+        while len(marks) > MAX_MARKS:
+            marks.popleft()
+        return self.floor
+
+
+class Ingest:
+    """One streaming query. `start`, then `wait` until `stop` is called, from anywhere."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, plan: Plan) -> None:
+        self.status = Status()
+        self._spark = spark
+        self._lake = lake
+        self._plan = plan
+        self._log = DirectGet(plan.server.endpoints())
+        self._failure: Exception | None = None
+        self._query: StreamingQuery | None = None
+        self._stopping = threading.Event()
+        self._writing = threading.Lock()
+        self._checkpoint = Path(tempfile.mkdtemp(prefix="spinney-ingest-"))
+        self._floor = Floor(plan.windows.lookback)
+
+    # ---- starting and stopping
+
+    def start(self) -> StreamingQuery:
+        """Begin after what the lake has. LogTrimmed or LogReplaced if the log does not go on from there."""
+        after = self._lake.sequence()
+        self._lake.table(DEAD_LETTERS)
+        after = self._check(after)
+        self.status.sequence = after
+        if after and (newest := self._log.first_from(LOG, after)) is not None:
+            self.status.time = newest.time
+        self._floor.floor = min(after, self._published_floor())
+        register(self._spark)
+        stream = self._spark.readStream.format(NAME).options(**self._options(after)).load()
+        writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
+        self._query = writer.trigger(processingTime=f"{self._plan.trigger_seconds:g} seconds").start()
+        return self._query
+
+    def _options(self, after: int) -> dict[str, Any]:
+        plan = self._plan
+        return {
+            **plan.server.options(),
+            "give": "all",
+            "after": after,
+            "max_rows": plan.limits.rows,
+            "max_bytes": plan.limits.bytes,
+            "partitions": plan.partitions,
+            "duplicate_window": plan.windows.numbers,
+            "content_window": plan.windows.contents,
+            "on_trimmed": "skip" if plan.skip_missing else "fail",
+        }
+
+    def _check(self, after: int) -> int:
+        """Where to begin."""
+        first, missing = check_place(self._log, after)
+        if after == 0 and missing:  # a new lake holds what the log still has
+            return first - 1
+        if missing:
+            if not self._plan.skip_missing:
+                raise LogTrimmed(after, first)
+            self._note_gap(after, first)
+            return first - 1
+        return after
+
+    def _note_gap(self, after: int, first: int) -> None:
+        now = time.time()
+        reason = f"records {after + 1} to {first - 1} were purged before they were read"
+        gap = {"log_seq": first - 1, "arrival": now, "log_time": datetime.fromtimestamp(now, UTC), "reason": reason}
+        rows = pa.Table.from_pylist([gap], TABLES[DEAD_LETTERS].schema.remove(5))
+        self._lake.append(DEAD_LETTERS, with_date(rows, TABLES[DEAD_LETTERS]), first - 1)
+        logger.warning("%s", reason)
+
+    def wait(self) -> None:
+        """Keep the lake and tell the keeper, until the query ends; IngestError if it failed."""
+        query = self._query
+        assert query is not None
+        told = advanced = compacted = time.monotonic()
+        try:
+            while not query.awaitTermination(TELL_SECONDS):
+                now = time.monotonic()
+                self._hear(query)
+                if now - advanced >= ADVANCE_SECONDS:
+                    self._advance(query)
+                    advanced = now
+                if now - told >= TELL_SECONDS:
+                    self._tell()
+                    told = now
+                if now - compacted >= self._plan.compact_seconds:
+                    self.keep()
+                    compacted = time.monotonic()
+        except StreamingQueryException as error:
+            raise IngestError(self._reason(error)) from (self._failure or error)
+        finally:
+            self._tell()
+            self._log.close()
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def stop(self) -> None:
+        """Finish the batch that goes on, and end."""
+        self._stopping.set()
+        if self._query is not None:
+            with self._writing:
+                self._query.stop()
+
+    def _reason(self, error: PySparkException) -> str:
+        """In our own words, if it was one of ours that stopped it, here or in one of Spark's Python processes."""
+        if self._failure is not None:
+            return str(self._failure)
+        found = _OURS.findall(str(error))
+        return found[-1].strip() if found else str(error).split("\n\n")[0].strip()
+
+    # ---- batches
+
+    def _take(self, batch: DataFrame, _number: int) -> None:
+        """Called by Spark for each batch."""
+        began = time.perf_counter()
+        try:
+            rows = batch.toArrow()
+            if rows.num_rows:
+                with self._writing:
+                    self._write(rows)
+        except LakeError as error:
+            self._failure = error
+            raise
+        self.status.batches += 1
+        self.status.batch_seconds = time.perf_counter() - began
+
+    def _write(self, rows: pa.Table) -> None:
+        """The dead first: a start goes by what is in the observations."""
+        sequence = pc.max(rows["log_seq"]).as_py()
+        dead = rows.filter(pc.is_valid(rows["reason"]))
+        good = rows.filter(pc.is_null(rows["reason"])) if dead.num_rows else rows
+        self.status.dead += self._append(DEAD_LETTERS, dead, sequence)
+        self.status.rows += self._append(OBSERVATIONS, good, sequence)
+        self._lake.advance(OBSERVATIONS, sequence)
+        self.status.time = pc.max(rows["arrival"]).as_py()
+        self.status.sequence = sequence
+
+    def _append(self, name: str, rows: pa.Table, sequence: int) -> int:
+        """Add what the table has not yet; how many rows."""
+        fresh = rows.filter(pc.greater(rows["log_seq"], self._lake.sequence(name)))
+        if not fresh.num_rows:
+            return 0
+        return fresh.num_rows if self._lake.append(name, with_date(fresh, TABLES[name]), sequence) else 0
+
+    # ---- keeping
+
+    def _hear(self, query: StreamingQuery) -> None:
+        progress = query.lastProgress
+        if progress is not None and progress.sources:
+            self.status.latest = max(_sequence(progress.sources[0].latestOffset), self.status.sequence)
+
+    def _advance(self, query: StreamingQuery) -> None:
+        """Batches without anything for the lake: say in it that they are done."""
+        progress = query.lastProgress
+        if progress is None or not progress.sources:
+            return
+        done = _sequence(progress.sources[0].endOffset)
+        with self._writing:
+            if done > self.status.sequence and self._lake.advance(OBSERVATIONS, done):
+                self.status.sequence = done
+
+    def _tell(self) -> None:
+        """The keeper purges no further than our floor."""
+        status = self.status
+        floor = self._floor.reach(status.sequence, status.time) if status.time else self._floor.floor
+        position = Position(LOG, floor, status.sequence, status.time)
+        try:
+            self._log.publish(f"$KV.{READERS}.{PIPELINE}", position.encode())
+        except LogError as error:
+            logger.warning("the keeper cannot be told how far the lake is: %s", error)
+
+    def _published_floor(self) -> int:
+        value = self._log.newest_in_bucket(stream_of(READERS), f"$KV.{READERS}.{PIPELINE}")
+        return 0 if value is None else Position.decode(value).floor
+
+    def keep(self) -> None:
+        """Compact, drop what is too old, vacuum: while batches go on."""
+        lake = Lake(self._lake.place)
+        try:
+            for name in TABLES:
+                if self._plan.retain_days is not None:
+                    lake.retain(self._plan.retain_days, name)
+                lake.compact(name)
+                lake.vacuum(name)
+        except LakeError as error:
+            logger.warning("%s", error)
+        else:
+            self.status.compactions += 1
+
+
+def _sequence(offset: Any) -> int:
+    """Of an offset as progress has it."""
+    found = re.search(r'"seq"\s*:\s*(\d+)', str(offset).replace("'", '"'))
+    return int(found[1]) if found else 0

@@ -1,0 +1,299 @@
+"""The lake: Delta tables in a folder (or an object store), written by deltalake, readable by whatever reads Delta.
+
+Every append carries the sequence of the log's newest record in it, as the table's transaction version: so a batch that
+comes again, whole or in part, adds nothing that is there, and the lake itself says how far it has come.
+
+    observations   publications without duplicates; partitioned by the log's date and type, past days z-ordered by place
+    dead_letters   what could not be decoded, with the reason; partitioned by date
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from .schema import DEAD, PUBLICATIONS, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OBSERVATIONS, DEAD_LETTERS = "observations", "dead_letters"
+INGEST = "spinney-ingest"
+"""The application whose transaction version is the log's sequence."""
+ORDERED = "spinney-ordered"
+"""Its version is the newest day, as an ordinal, up to which everything is z-ordered."""
+
+ORDER = ("lat", "long")
+FILE_BYTES = 128 * 1024**2
+"""About, of a compacted file."""
+ROW_GROUP = 10_000
+"""Rows of an ordered file that are read or passed over together: small, since a replay is of a place."""
+MIN_FILES = 8
+"""Of a partition that are worth compacting while its day goes on."""
+KEPT_HOURS = 24
+"""A file that is no longer part of a table stays so long for those who read an older version."""
+LOG_KEPT = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "100"}
+
+_DATE = pa.field("date", pa.date32())
+_PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROW_GROUP)
+
+
+class LakeError(Exception):
+    """The lake cannot be read or written; the text says what to do."""
+
+
+class TableSpec(NamedTuple):
+    """How a table is laid out."""
+
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    order: tuple[str, ...] = ()
+    """Columns by which closed days are z-ordered."""
+
+
+TABLES: dict[str, TableSpec] = {
+    OBSERVATIONS: TableSpec(pa.schema([*PUBLICATIONS, _DATE]), ("date", "type"), ORDER),
+    DEAD_LETTERS: TableSpec(
+        pa.schema(
+            [
+                *(PUBLICATIONS.field(name) for name in ("log_seq", "arrival", "log_time")),
+                *(pa.field(name, kind) for name, kind in DEAD),
+                _DATE,
+            ]
+        ),
+        ("date",),
+    ),
+}
+"""Those that every lake has; others are added by who writes them (`Lake.table` with a spec)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    table: str
+    removed: int
+    added: int
+    ordered_days: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What a table holds."""
+
+    name: str
+    rows: int
+    files: int
+    bytes: int
+    first: dt.date | None
+    last: dt.date | None
+    sequence: int
+    """Of the newest record of the log in it."""
+
+
+class Lake:
+    """The tables below one folder or URL. One process writes a table's data; any may read, compact and vacuum."""
+
+    def __init__(self, place: str | Path, storage_options: Mapping[str, str] | None = None) -> None:
+        self.place = str(place)
+        self._options = dict(storage_options or {}) or None
+        self._tables: dict[str, DeltaTable] = {}
+
+    def path(self, name: str) -> str:
+        """Of a table."""
+        return f"{self.place.rstrip('/')}/{name}"
+
+    def names(self) -> list[str]:
+        """Of the tables that exist, in a folder."""
+        return sorted(each.parent.name for each in Path(self.place).glob("*/_delta_log"))
+
+    def table(self, name: str, spec: TableSpec | None = None) -> DeltaTable:
+        """A table as it is now; it is made if it is not there and how is known."""
+        table = self._tables.get(name)
+        try:
+            if table is not None:
+                table.update_incremental()
+                return table
+            table = self._open(name, spec or TABLES.get(name))
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the lake's table {self.path(name)}: {error}") from error
+        self._tables[name] = table
+        return table
+
+    def _open(self, name: str, spec: TableSpec | None) -> DeltaTable:
+        try:
+            return DeltaTable(self.path(name), storage_options=self._options)
+        except TableNotFoundError:
+            if spec is None:
+                raise
+            return DeltaTable.create(
+                self.path(name),
+                schema=spec.schema,
+                mode="ignore",
+                partition_by=list(spec.partition_by),
+                configuration=LOG_KEPT,
+                storage_options=self._options,
+            )
+
+    # ---- writing
+
+    def sequence(self, name: str = OBSERVATIONS, app: str = INGEST) -> int:
+        """How far the log is in this table; 0: nothing is."""
+        return self.table(name).transaction_version(app) or 0
+
+    def append(self, name: str, rows: pa.Table, sequence: int, app: str = INGEST) -> bool:
+        """Add rows that come from the log up to a sequence; False if the table has come so far already."""
+        table = self.table(name)
+        if sequence <= (table.transaction_version(app) or 0):
+            return False
+        done = CommitProperties(app_transactions=[Transaction(app, sequence)])
+        try:
+            write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
+        except (DeltaError, OSError) as error:
+            self._tables.pop(name, None)
+            raise LakeError(
+                f"the lake's table {self.path(name)} cannot be written: {error}. Nothing of this batch is in it; "
+                f"is the disk full? Once there is room, start again: it goes on where it was"
+            ) from error
+        return True
+
+    def advance(self, name: str, sequence: int, app: str = INGEST) -> bool:
+        """There is nothing for this table in the log up to a sequence; False if it has come so far already."""
+        table = self.table(name)
+        if sequence <= (table.transaction_version(app) or 0):
+            return False
+        try:
+            _commit_nothing(table, CommitProperties(app_transactions=[Transaction(app, sequence)]))
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the lake's table {self.path(name)} cannot be written: {error}") from error
+        return True
+
+    # ---- keeping
+
+    def compact(self, name: str = OBSERVATIONS) -> Compacted:
+        """Join small files, and order by place what lies in days that are over."""
+        table, order = self.table(name), TABLES[name].order if name in TABLES else ()
+        try:
+            days = self._unordered_days(table) if order else []
+            removed = added = 0
+            for day in days:
+                done = table.optimize.z_order(
+                    list(order),
+                    partition_filters=[("date", "=", day.isoformat())],
+                    target_size=FILE_BYTES,
+                    writer_properties=_PROPERTIES,
+                )
+                removed, added = removed + done["numFilesRemoved"], added + done["numFilesAdded"]
+            if days:
+                self._mark_ordered(table, days[-1])
+            for partition in self._scattered(table):
+                done = table.optimize.compact(
+                    partition_filters=partition, target_size=FILE_BYTES, writer_properties=_PROPERTIES
+                )
+                removed, added = removed + done["numFilesRemoved"], added + done["numFilesAdded"]
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the lake's table {self.path(name)} cannot be compacted: {error}") from error
+        return Compacted(name, removed, added, len(days))
+
+    @staticmethod
+    def _unordered_days(table: DeltaTable) -> list[dt.date]:
+        """Days that are over, as the log's time says: nothing is added to them."""
+        days = sorted({dt.date.fromisoformat(each["date"]) for each in table.partitions()})
+        done = table.transaction_version(ORDERED) or 0
+        return [day for day in days[:-1] if day.toordinal() > done]
+
+    @staticmethod
+    def _mark_ordered(table: DeltaTable, day: dt.date) -> None:
+        done = CommitProperties(app_transactions=[Transaction(ORDERED, day.toordinal())])
+        _commit_nothing(table, done)
+
+    @staticmethod
+    def _scattered(table: DeltaTable) -> Iterator[list[tuple[str, str, str]]]:
+        """Filters for the partitions that have many small files."""
+        columns = table.metadata().partition_columns
+        actions = pa.table(table.get_add_actions(flatten=True))
+        small = actions.filter(pc.less(actions["size_bytes"], FILE_BYTES // 2))
+        keys = [f"partition.{column}" for column in columns]
+        if not keys:
+            if small.num_rows >= MIN_FILES:
+                yield []
+            return
+        for group in small.group_by(keys).aggregate([("path", "count")]).to_pylist():
+            if group["path_count"] >= MIN_FILES and None not in group.values():
+                yield [(column, "=", str(group[key])) for column, key in zip(columns, keys, strict=True)]
+
+    def vacuum(self, name: str = OBSERVATIONS, hours: int = KEPT_HOURS) -> int:
+        """Delete files that no version of the last hours has; how many."""
+        try:
+            return len(self.table(name).vacuum(hours, dry_run=False, enforce_retention_duration=False))
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the lake's table {self.path(name)} cannot be vacuumed: {error}") from error
+
+    def retain(self, days: int, name: str = OBSERVATIONS) -> int:
+        """Remove whole days, so that so many are left up to the newest; how many rows went. Vacuum frees the disk."""
+        table = self.table(name)
+        newest = max((each["date"] for each in table.partitions()), default=None)
+        if newest is None:
+            return 0
+        oldest = dt.date.fromisoformat(newest) - dt.timedelta(days=days - 1)
+        done = table.delete(f"date < '{oldest.isoformat()}'")
+        return int(done["num_deleted_rows"] or 0)
+
+    # ---- reading
+
+    def files(self, name: str, partitions: Sequence[tuple[str, str, Any]] | None = None) -> list[str]:
+        """Paths or URLs of a table's files, perhaps of some partitions only: ("date", "=", "2026-11-18")."""
+        return self.table(name).file_uris(list(partitions) if partitions else None)
+
+    def dataset(self, name: str = OBSERVATIONS) -> Any:
+        """A pyarrow dataset; filters on date, type, lat, long and times leave out files and row groups."""
+        return self.table(name).to_pyarrow_dataset()
+
+    def frame(self, spark: SparkSession, name: str = OBSERVATIONS) -> DataFrame:
+        """The table as it is now, for Spark."""
+        table = self.table(name)
+        schema = ddl(pa.schema(table.schema().to_arrow()))
+        files = table.file_uris()
+        if not files:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).option("basePath", self.path(name)).parquet(*files)
+
+    def state(self, name: str) -> TableState:
+        """What a table holds."""
+        table = self.table(name)
+        actions = pa.table(table.get_add_actions(flatten=True))
+        dates = (
+            actions["partition.date"].to_pylist()
+            if actions.num_rows and "partition.date" in actions.schema.names
+            else []
+        )
+        return TableState(
+            name,
+            sum(actions["num_records"].to_pylist()) if actions.num_rows else 0,
+            actions.num_rows,
+            sum(actions["size_bytes"].to_pylist()) if actions.num_rows else 0,
+            min(dates, default=None),
+            max(dates, default=None),
+            table.transaction_version(INGEST) or 0,
+        )
+
+
+def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
+    """A new version without a new file, for what the properties say."""
+    columns = table.metadata().partition_columns
+    table.create_write_transaction([], "append", table.schema(), columns, commit_properties=properties)
+    table.update_incremental()
+
+
+def with_date(rows: pa.Table, spec: TableSpec) -> pa.Table:
+    """The columns of a table, the date of the log's time among them."""
+    dated = rows.append_column(_DATE, pc.cast(rows["log_time"], pa.timestamp("us")).cast(pa.date32()))
+    return dated.select(spec.schema.names).cast(spec.schema)
