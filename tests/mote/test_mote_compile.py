@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -270,6 +271,9 @@ def test_a_program_under_another_number_is_as_if_it_had_been_made_so() -> None:
     assert isinstance(one, Compiled)
     assert isinstance(other, Compiled)
     assert mote.addressed(one.program, 700, 8) == other.program != one.program
+    named = [replace(item, name=item.name.upper()) for item in ATTRIBUTES]
+    theirs = mote.addressed(one.program, 700, 8, mote.layout(named))
+    assert mote.addressed(theirs, 700, 8, mote.layout(ATTRIBUTES)) == other.program != theirs
 
 
 def test_three_comparisons_with_their_status_take_less_than_150_bytes() -> None:

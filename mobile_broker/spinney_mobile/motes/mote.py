@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from spinney.mote import Attribute
+from spinney.mote import Attribute, layout
 from spinney.mote.advert import ScanData
 from spinney.mote.protocol import AttributeRow, Info, InfoFlag
 
@@ -79,6 +79,11 @@ class Mote:
     def attributes(self) -> Sequence[Attribute]:
         """As the compiler wants them."""
         return attributes_of(self.rows, self.identity)
+
+    @property
+    def layout(self) -> int:
+        """By which it knows that a program is for it: by its own names."""
+        return layout([Attribute(row.name, row.p, row.q, row.low, row.high) for row in self.rows])
 
     def hear(self, rssi: int | None, scan: ScanData | None, now: float) -> None:
         """An advert of it."""

@@ -275,12 +275,12 @@ class Motes(Acquirer):
         except UnusableMoteError as error:
             mote.failed(str(error), self.steady())
             return
-        for count, _ in enumerate(mote.programs.make(wanted, attributes), 1):
+        for count, _ in enumerate(mote.programs.make(wanted, attributes, mote.layout), 1):
             if count % COMPILE_AT_ONCE == 0:
                 await asyncio.sleep(0)
         if mote.wanted is not wanted or mote.address in self._unplanned:
             return  # it has changed meanwhile, and is planned again
-        mote.plan = mote.table.plan(mote.programs.made, everything(attributes), wanted.epoch)
+        mote.plan = mote.table.plan(mote.programs.made, everything(attributes, mote.layout), wanted.epoch)
         if mote.address in self._running:
             self._running[mote.address].poke()
 

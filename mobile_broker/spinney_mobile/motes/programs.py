@@ -14,7 +14,7 @@ from typing import Final
 from spinney import ContentSubscription
 from spinney.expression import TRUE, Property, Value
 from spinney.known import Known
-from spinney.mote import Attribute, Compiled
+from spinney.mote import Attribute, Compiled, addressed
 from spinney.mote import compile as compile_program
 from spinney.mote.attributes import Mote
 from spinney.ranges import domain_of
@@ -80,30 +80,34 @@ class Programs:
         self._from: dict[Digest, ActiveFilter] = {}
         self._known: Known | None = None
         self._attributes: tuple[Attribute, ...] = ()
+        self._layout = 0
 
-    def make(self, wanted: Wanted, attributes: Sequence[Attribute]) -> Iterator[None]:
-        """Compiles what has not been; to be gone through to the end, with pauses for others as one likes."""
-        if self._known != wanted.known or self._attributes != tuple(attributes):
-            self._known, self._attributes = wanted.known, tuple(attributes)
+    def make(self, wanted: Wanted, attributes: Sequence[Attribute], layout: int) -> Iterator[None]:
+        """Compiles what has not been; to be gone through to the end, with pauses for others as one likes.
+
+        The layout is the mote's, which may have other names for its attributes.
+        """
+        if (self._known, self._attributes, self._layout) != (wanted.known, tuple(attributes), layout):
+            self._known, self._attributes, self._layout = wanted.known, tuple(attributes), layout
             self.made.clear()
         self.made = {digest: self.made[digest] for digest in self.made if digest in wanted.filters}
         for digest, one in wanted.filters.items():
             if digest not in self.made or self._from.get(digest) != one:
-                self.made[digest] = _made(digest, one.subscription, wanted.known, attributes)
+                self.made[digest] = _made(digest, one.subscription, wanted.known, attributes, layout)
                 self._from[digest] = one
                 yield
         self._from = {digest: self._from[digest] for digest in wanted.filters}
 
 
-def everything(attributes: Sequence[Attribute]) -> Program:
+def everything(attributes: Sequence[Attribute], layout: int) -> Program:
     """The program that sends every sample."""
     compiled = compile_program(ContentSubscription(filter=TRUE), Known(), attributes)
     assert isinstance(compiled, Compiled)
-    return Program(EVERYTHING, compiled.program)
+    return Program(EVERYTHING, addressed(compiled.program, 0, 0, layout))
 
 
 def _made(
-    digest: Digest, subscription: Subscription, known: Known, attributes: Sequence[Attribute]
+    digest: Digest, subscription: Subscription, known: Known, attributes: Sequence[Attribute], layout: int
 ) -> Program | NoProgram:
     compiled = compile_program(subscription, known, attributes)
     if not isinstance(compiled, Compiled):
@@ -113,4 +117,5 @@ def _made(
     value = None
     if compiled.keeps_bit and isinstance(subscription, StateSubscription) and subscription.each is not None:
         value = domain_of(Property(subscription.each), Mote(attributes, known).environment).constant()
-    return Program(digest, compiled.program, compiled.keeps_bit, exact, value, "; ".join(compiled.reasons))
+    code = addressed(compiled.program, 0, 0, layout)
+    return Program(digest, code, compiled.keeps_bit, exact, value, "; ".join(compiled.reasons))

@@ -23,14 +23,13 @@ from ..samples import Digest
 from .programs import EVERYTHING, NoProgram, Program
 
 DEFAULT_BYTES: Final = 8192
-"""What a mote's table holds unless it was configured otherwise; less is learned from its refusals."""
+"""What a mote's table holds unless it was configured otherwise; less is learned when it refuses."""
 HEADER_BYTES: Final = 20
 ENTRY_BYTES: Final = 15
 """Beside each program."""
 MAX_PROGRAMS: Final = 64
 """Of one mote: after a restart one sample may give a label to each, and all of those must fit into its ring."""
 LEAST_PROGRAMS: Final = 8
-LEAST_BYTES: Final = 256
 MAX_NUMBER: Final = 0xFFFF
 
 
@@ -153,14 +152,21 @@ class Table:
 
     # ---- what is there
 
-    def found(self, held: Mapping[int, int]) -> None:
-        """What the mote has listed."""
+    def found(self, held: Mapping[int, int]) -> bool:
+        """What the mote has listed; whether some of it is not ours, whose numbers are then not to be used.
+
+        Such a program may have a bit that we know nothing of, even where it says the same as ours.
+        """
         self.held = dict(held)
+        return any(not self._knows(number, crc) for number, crc in held.items())
+
+    def _knows(self, number: int, crc: int) -> bool:
+        return number in self.entries and self.entries[number].crc == crc
 
     @property
     def crc(self) -> int | None:
         """Of the mote's table, if it is as is believed; None if it is known to hold what is not ours."""
-        if any(number not in self.entries or self.entries[number].crc != crc for number, crc in self.held.items()):
+        if not all(self._knows(number, crc) for number, crc in self.held.items()):
             return None
         return table_crc([self.entries[number].program for number in self.held])
 
@@ -217,9 +223,11 @@ class Table:
         """Events were lost, labels perhaps among them: bits are to be unknown again, by programs under new numbers."""
         self._stale |= {number for number, entry in self.entries.items() if entry.keeps_bit}
 
-    def shrink_bytes(self) -> None:
-        """The mote has no room for what was planned."""
-        self.bytes = max(LEAST_BYTES, self.bytes * 3 // 4)
+    def has_only(self, room: int) -> bool:
+        """The mote says how many bytes there are; whether that is news."""
+        is_news = room < self.bytes
+        self.bytes = min(room, self.bytes)
+        return is_news
 
     def shrink_count(self) -> None:
         """The mote's ring has no room for what one sample may give."""

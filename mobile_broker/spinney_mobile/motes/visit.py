@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import aclosing
@@ -28,6 +29,8 @@ HOLD_SECONDS: Final = 10.0
 """For how long a connection is kept after the last event, if nobody else needs it."""
 DRAIN_SECONDS: Final = 60.0
 """For the events that wait on a mote."""
+
+_FULL = re.compile(r"full: .* there are (\d+)")
 
 logger = logging.getLogger(__name__)
 
@@ -91,11 +94,9 @@ class Visit:
         if mote.wanted is None:
             return
         await self._pair(info)
-        if mote.is_time_due(self._host.steady(), self._host.clock()):
-            await self._link.set_time(self._host.clock)
-            mote.clock_set = self._host.steady(), self._host.clock()
-        if info.table_crc != mote.table.crc:
-            mote.table.found(await self._link.filters())
+        await self._set_clock()
+        if info.table_crc != mote.table.crc and mote.table.found(await self._link.filters()):
+            self._host.replan(mote)
         self._tell_table()
         await self._follow(info)
 
@@ -109,6 +110,13 @@ class Visit:
             if not self._client.is_connected:
                 raise PairingNeeded("pair", Status.NOT_ALLOWED, str(error), address=self._mote.address) from error
             logger.info("%s: pairing: %s", self._mote.source, error)  # it may be paired all the same: writing tells
+
+    async def _set_clock(self) -> None:
+        """First of all, since the mote gives all its events their time by it."""
+        if self._mote.is_time_due(self._host.steady(), self._host.clock()):
+            await self._link.set_time(self._host.clock)
+            self._mote.clock_set = self._host.steady(), self._host.clock()
+            self._host.counts["clocks set"] += 1
 
     def _tell_table(self) -> None:
         mote = self._mote
@@ -196,6 +204,7 @@ class Visit:
                 await self._change_table(taking)
                 continue
             if mote.plan is not None:
+                await self._set_clock()
                 await self._switch_sampling()
                 self._tell_table()
                 self.is_settled = True
@@ -221,10 +230,10 @@ class Visit:
         changes = mote.table.begin(mote.plan)
         self._host.keep(mote)
         for change in changes:
-            await self._commit(change)
+            if not await self._commit(change):
+                return
         info = await self._link.info()
         if info.table_crc != mote.table.crc:
-            mote.table.found(await self._link.filters())
             raise LinkError("its table is not what was committed", address=mote.address)
         await self._drained(info.next_event, taking)
         mote.table.drained()
@@ -232,13 +241,16 @@ class Visit:
         self._host.keep(mote)
         self._last_event = self._host.steady()
 
-    async def _commit(self, change: Change) -> None:
+    async def _commit(self, change: Change) -> bool:
+        """False if the mote has less room than was believed, and now it is known."""
         try:
             await self._link.change_filters(*change)
         except MoteRefused as error:
-            if error.status == Status.REFUSED and "full" in error.reason:
-                self._mote.table.shrink_bytes()
-                self._host.replan(self._mote)
-            raise
+            room = _FULL.search(error.reason)
+            if room is None or not self._mote.table.has_only(int(room[1])):
+                raise
+            self._host.replan(self._mote)
+            return False
         self._mote.table.changed(change)
         self._host.counts["commits"] += 1
+        return True

@@ -82,9 +82,10 @@ def compile(  # noqa: A001  # spinney.mote.compile says what it does
         return Refusal(str(error))
 
 
-def addressed(program: bytes, number: int, epoch: int) -> bytes:
-    """The same program under another number and owner epoch."""
-    body = program[:2] + struct.pack("<H", number) + program[4:6] + struct.pack("<I", epoch) + program[10:-4]
+def addressed(program: bytes, number: int, epoch: int, of: int | None = None) -> bytes:
+    """The same program under another number and owner epoch; and for the mote's layout, where its names differ."""
+    own = struct.unpack_from("<H", program, 4)[0] if of is None else of
+    body = program[:2] + struct.pack("<HHI", number, own, epoch) + program[10:-4]
     return body + struct.pack("<I", zlib.crc32(body))
 
 
