@@ -16,6 +16,7 @@ from spinney.identity import CONTENT_SECONDS
 
 from .decode import Decoded, DecodeError, Registry
 from .decode.registry import Entry
+from .decode.spinney import Description, Spinney
 from .plain import plain
 from .sample_time import is_believable
 from .samples import Ability, Heard, Sample
@@ -326,6 +327,20 @@ class DeviceTable:
         return settings.name if settings and settings.name else source_of(address)
 
     # ---- for others
+
+    def describe(self, address: str, description: Description) -> None:
+        """What a mote has said of itself, so that its adverts can be told as its samples."""
+        for entry in self.registry.entries:
+            if isinstance(entry.decoder, Spinney):
+                entry.decoder.describe(address, description)
+
+    def identity(self, address: str, name: str | None) -> tuple[str, Device | None] | None:
+        """What a device is called that may have been heard by other means, and its settings; None if it may not."""
+        settings = self._listed.get(normal(address))
+        if settings is not None:
+            return (self.source(address), settings) if settings.allow else None
+        is_allowed = self._rules.allow == "known" or self._is_among_patterns(address, name)
+        return (self.source(address), None) if is_allowed else None
 
     def seen(self) -> list[Seen]:
         """Every device, the one heard last first."""

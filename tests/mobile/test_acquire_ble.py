@@ -12,7 +12,6 @@ from spinney.mote.advert import BTHOME, COMPANY
 from spinney_mobile.acquire import Acquirers
 from spinney_mobile.acquire.ble import SETTLE_SECONDS, BleAdverts, remedy_for
 from spinney_mobile.decode import Registry
-from spinney_mobile.decode.registry import OWN
 from spinney_mobile.devices import DeviceTable
 from spinney_mobile.samples import AcquirerError
 from spinney_mobile.settings import AcquireBle
@@ -35,7 +34,7 @@ def bthome_beacon(scene: Scene, address: str, response: str = "", interval_ms: f
 @pytest.mark.parametrize("mode", ["active", "passive"])
 def test_recorded_sensors_are_heard_and_decoded(mode: str) -> None:
     async def play(scene: Scene) -> None:
-        table = DeviceTable(Registry.of(kind() for kind in OWN))
+        table = DeviceTable(Registry.own())
         scene.beacons()
         async with Acquirers(scene.kept) as acquirers:
             acquirers.add(scene.adverts(mode=mode))
@@ -53,7 +52,7 @@ def test_recorded_sensors_are_heard_and_decoded(mode: str) -> None:
 
 def test_several_adapters_hear_each_for_itself_and_one_device_stays_one() -> None:
     async def play(scene: Scene) -> None:
-        table = DeviceTable(Registry.of(kind() for kind in OWN))
+        table = DeviceTable(Registry.own())
         await scene.add_adapter("hci1", "F0:00:00:00:00:02")
         scene.beacons(("Ruuvi",))
         async with Acquirers(scene.kept) as acquirers:

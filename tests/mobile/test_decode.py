@@ -87,7 +87,7 @@ SEALED = "41a47266c95f730011223378237214"
 
 
 def told(heard: Heard, key: bytes | None = None) -> Decoded:
-    found = Registry.installed().decode(heard, key)
+    found = Registry.own().decode(heard, key)
     assert found is not None
     return found[1]
 

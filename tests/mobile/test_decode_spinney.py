@@ -91,6 +91,14 @@ def test_the_whole_number_is_the_nearest_that_ends_so(
     assert (decoded.boot, decoded.sequence) == meant
 
 
+def test_where_motes_are_never_asked_their_adverts_are_taken_for_what_they_are() -> None:
+    decoder = Spinney(is_asked=False)
+    assert decoder.decode(heard(), None) == Decoded({"temperature": 21.8, "door": True}, 5, None, 3, 5)
+    other = decoder.decode(heard(sequence=6), None)
+    assert other is not None
+    assert other.presence
+
+
 def test_other_sensors_are_not_motes() -> None:
     assert Spinney().decode(bthome(SAMPLE), None) is None
     assert Spinney().decode(advert({"fcd2": SAMPLE}, {COMPANY: "0215"}), None) is None

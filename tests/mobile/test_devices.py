@@ -10,7 +10,6 @@ from hearing_kit import ADDRESS, NOW, advert, bthome
 
 from spinney_mobile import devices
 from spinney_mobile.decode import Registry
-from spinney_mobile.decode.registry import OWN
 from spinney_mobile.devices import REPEAT_SECONDS, DeviceTable, normal, source_of
 from spinney_mobile.samples import Heard, Sample
 from spinney_mobile.settings import Device, Devices
@@ -19,7 +18,7 @@ KEY = "231d39c1d7cc1ab1aee224cd096db932"
 
 
 def table(*listed: Device, **rules: Any) -> DeviceTable:
-    return DeviceTable(Registry.of(kind() for kind in OWN), Devices(**rules), listed)
+    return DeviceTable(Registry.own(), Devices(**rules), listed)
 
 
 def warm(degrees: int, seconds: float = 0.0, packet_id: int | None = None, **more: Any) -> Heard:

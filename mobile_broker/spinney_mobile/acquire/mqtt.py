@@ -16,6 +16,7 @@ from spinney.client.address import Access, Server
 from spinney.client.link import Arrived, Event, Granted, Link, Lost, Opened, Refused
 from spinney.publication import RESERVED
 
+from ..foreign_access import ForeignAccess, password_in
 from ..loop_handover import LoopHandover
 from ..sample_time import read_time
 from ..samples import MAX_HEARD_BYTES, Acquirer, AcquirerError, Heard, Sink
@@ -27,13 +28,6 @@ logger = logging.getLogger(__name__)
 MAX_WAITING: Final = 1000
 """Messages between paho's thread and the loop; beyond it the server waits."""
 OPEN_SECONDS: Final = 20.0
-
-
-class _Access(Access):
-    """To a server whose users may be called anything."""
-
-    def __post_init__(self) -> None:
-        """Nothing is wrong with any name."""
 
 
 class MqttTopics(Acquirer):
@@ -119,10 +113,10 @@ class MqttTopics(Acquirer):
         settings, password = self._settings, None
         if settings.password_file is not None:
             try:
-                password = settings.password_file.read_text().partition("\n")[0].strip()
+                password = password_in(settings.password_file)
             except OSError as error:
                 raise AcquirerError(f"{settings.password_file}: {error.strerror}", "check password_file") from None
-        return _Access(settings.user or "spinney", Server.parse(settings.url), password)
+        return ForeignAccess(settings.user or "spinney", Server.parse(settings.url), password)
 
     def health(self) -> dict[str, Any]:
         """Counts."""

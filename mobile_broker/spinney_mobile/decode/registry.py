@@ -21,7 +21,6 @@ MAX_FAILURES: Final = 20
 """After so many failures with nothing decoded between them a decoder is switched off."""
 OFF_SECONDS: Final = 300.0
 """Then it is tried once more: nobody may switch a decoder off for good by what he sends."""
-OWN: Final[tuple[type[Decoder], ...]] = (Spinney, BTHome, Ruuvi, Atc)
 
 
 @dataclass(slots=True)
@@ -62,9 +61,14 @@ class Registry:
         return cls([Entry(decoder) for decoder in decoders])
 
     @classmethod
-    def installed(cls) -> Self:
+    def own(cls, motes: bool = True) -> Self:
+        """Those that come along. `motes`: whether this mobile broker connects to motes."""
+        return cls.of((Spinney(motes), BTHome(), Ruuvi(), Atc()))
+
+    @classmethod
+    def installed(cls, motes: bool = True) -> Self:
         """Our own; those that other packages bring; Theengs' if it is installed, last: it knows the most formats."""
-        self = cls.of(kind() for kind in OWN)
+        self = cls.own(motes)
         for point in entry_points(group=GROUP):
             self._load(point)
         if Theengs.is_installed():

@@ -1,7 +1,8 @@
 """Spinney motes: BTHome in the advert, and a scan response that says which sample it is (rule I1).
 
 An advert is a sample only if it holds all of the mote's attributes exactly, which is known once the mote has been asked
-for its attributes. Until then, and otherwise, it is mere presence.
+for its attributes. Until then, and otherwise, it is mere presence. Where nobody will ever ask, it is taken for what it
+is: as much of the sample as BTHome can say, under the low bits of its number.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Spinney:
     abilities: Mapping[str, Ability] = {}
     """The mote's own description tells them."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_asked: bool = True) -> None:
+        """`is_asked`: this mobile broker connects to motes."""
+        self._is_asked = is_asked
         self._motes: OrderedDict[str, Description] = OrderedDict()
 
     def describe(self, address: str, description: Description) -> None:
@@ -85,6 +88,8 @@ class Spinney:
             values = described.values(advert.readings)
             if values is not None:
                 return Decoded(values, scan.sequence, None, *described.number(scan))
+        if not self._is_asked and scan is not None and scan.names(advert):
+            return Decoded(values_of(advert), scan.sequence, None, scan.boot, scan.sequence)
         return Decoded(values_of(advert), presence=True)
 
 
