@@ -70,6 +70,7 @@ class Activations:
         except (ValueError, KeyError, TypeError) as error:
             _log.error("what was active before is damaged, the cloud is asked for it: %s", error)
             self.active = ActiveSet()
+            self._keeper.keep({key: None for key in kept if key.startswith(_FILTER) or key == _EPOCH})
         self._on_change(list(self.active.filters.values()), [], self._leases.known)
 
     def _restore(self, kept: Mapping[str, bytes]) -> None:

@@ -1,0 +1,189 @@
+"""Activations: epochs without a gap, or the full set; what is kept on disk is what goes on offline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spinney_mobile.activations import Activations
+from spinney_mobile.active import ActiveFilter
+from spinney_mobile.leases import Lease, Leases
+from spinney_mobile.outbox import Outbox
+
+
+class Broker:
+    """What has the activations, and can be started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outbox = Outbox(folder)
+        self.outbox.open()
+        self.start()
+
+    def start(self) -> None:
+        self.calls: list[tuple[list[str], list[str]]] = []
+        self.active: dict[str, str] = {}
+        self.leases = Leases("b1")
+        self.activations = Activations(self.leases, self.outbox, self._changed)
+        self.activations.start(self.outbox.state())
+
+    def again(self) -> None:
+        self.outbox.close()
+        self.outbox = Outbox(self.folder)
+        self.outbox.open()
+        self.start()
+
+    def _changed(self, added: list[ActiveFilter], dropped: list[str], _: Mapping[str, Lease]) -> None:
+        self.calls.append(([one.digest for one in added], dropped))
+        self.active |= {one.digest: one.text for one in added}
+        for digest in dropped:
+            del self.active[digest]
+
+    def hear(
+        self, epoch: int, *, full: bool = False, drop: tuple[str, ...] = (), leases: Any = None, **add: str
+    ) -> bool:
+        message: dict[str, Any] = {"epoch": epoch, "full": full, "add": list(map(item, add, add.values()))}
+        message["drop"] = list(drop)
+        return self.activations.receive(
+            json.dumps(message if leases is None else message | {"leases": leases}).encode()
+        )
+
+
+def item(digest: str, text: str) -> dict[str, Any]:
+    return {"filter": digest, "kind": "content", "subscription": {"filter": text}}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path)
+    yield broker
+    broker.outbox.close()
+
+
+def test_changes_follow_one_another_and_survive_a_restart(broker: Broker) -> None:
+    assert broker.activations.have is None
+    assert broker.hear(100, full=True, a="NO2 > 40", b="NO2 > 50")
+    assert broker.hear(101, c="temp > 1", drop=("a",))
+    assert broker.calls == [([], []), (["a", "b"], []), (["c"], ["a"])]
+    broker.again()
+    assert broker.active == {"b": "NO2 > 50", "c": "temp > 1"}
+    assert broker.calls == [(["b", "c"], [])]
+    assert broker.activations.have == 101
+    assert broker.hear(102, drop=("b", "c"))
+    broker.again()
+    assert broker.active == {}
+    assert broker.activations.have == 102
+    assert not any(key.startswith("act:filter:") for key in broker.outbox.state())
+
+
+def test_a_filter_that_changes_under_its_digest_takes_the_others_place(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    broker.hear(101, a="NO2 > 30")
+    assert broker.active == {"a": "NO2 > 30"}
+    broker.again()
+    assert broker.active == {"a": "NO2 > 30"}
+
+
+def test_a_gap_is_noticed_nothing_is_taken_and_the_full_set_heals_it(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    assert not broker.hear(102, b="temp > 1")
+    assert broker.activations.is_lost
+    assert not broker.hear(103, c="temp > 2")
+    assert (broker.active, broker.activations.have, broker.activations.gaps) == ({"a": "NO2 > 40"}, 100, 1)
+    assert broker.hear(104, full=True, b="temp > 1", c="temp > 2")
+    assert not broker.activations.is_lost
+    assert broker.active == {"b": "temp > 1", "c": "temp > 2"}
+    assert broker.calls[-1] == (["b", "c"], ["a"])  # told as added, then dropped
+
+
+def test_a_full_set_in_parts_is_taken_part_by_part(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    broker.hear(101, b="NO2 > 50")
+    broker.hear(102, c="NO2 > 60", leases=[{"source": "m1", "owner": "b1", "epoch": 3}])
+    assert sorted(broker.active) == ["a", "b", "c"]
+    assert broker.leases.epoch("m1") == 3
+
+
+def test_what_comes_again_is_not_taken_again(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    broker.hear(101, drop=("a",), b="NO2 > 50")
+    assert not broker.hear(100, full=True, a="NO2 > 40")
+    assert not broker.hear(101, drop=("a",), b="NO2 > 50")
+    assert broker.active == {"b": "NO2 > 50"}
+    assert (broker.activations.repeated, broker.activations.is_lost) == (2, False)
+    broker.again()
+    assert not broker.hear(101, drop=("a",), b="NO2 > 50")
+
+
+def test_without_any_activation_a_change_alone_is_a_gap(broker: Broker) -> None:
+    assert not broker.hear(100, a="NO2 > 40")
+    assert broker.activations.is_lost
+
+
+def test_a_cloud_that_counts_from_elsewhere_is_believed_with_a_full_set(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    assert broker.hear(7, full=True, b="NO2 > 50")
+    assert broker.hear(8, c="NO2 > 60")
+    assert sorted(broker.active) == ["b", "c"]
+
+
+def test_a_filter_of_a_newer_cloud_is_left_out_and_the_others_work(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40", b="NO2 BLOOMS")
+    assert broker.active == {"a": "NO2 > 40"}
+    assert broker.activations.unreadable == 1
+    broker.again()
+    assert broker.active == {"a": "NO2 > 40"}
+
+
+def test_nonsense_changes_nothing(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40", leases=[{"source": "m1", "owner": "b1", "epoch": 3}])
+    for payload in (
+        b"",
+        b"\xff",
+        b"[]",
+        b"7",
+        b'{"epoch": 101}',
+        b'{"epoch": "x", "full": true, "add": [], "drop": []}',
+    ):
+        assert not broker.activations.receive(payload)
+    assert not broker.activations.receive(b'{"epoch": 101, "full": false, "add": [], "drop": [], "leases": 7}')
+    assert broker.hear(101, leases=[{"nonsense": 1}])
+    assert broker.active == {"a": "NO2 > 40"}
+    assert broker.leases.epoch("m1") == 3
+    assert broker.activations.unreadable == 8
+
+
+def test_what_is_damaged_on_disk_counts_as_none(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    broker.outbox.keep({"act:filter:b": b"{"})
+    broker.again()
+    assert broker.activations.have is None
+    assert broker.active == {}
+    assert broker.hear(200, full=True, c="NO2 > 60")
+    broker.again()
+    assert broker.active == {"c": "NO2 > 60"}
+
+
+def test_leases_survive_a_restart(broker: Broker) -> None:
+    leases = [{"source": "m1", "owner": "b1", "epoch": 3}, {"source": "m2", "owner": "b2", "epoch": 4}]
+    broker.leases.want(["m1", "m2", "m3"])
+    broker.hear(100, full=True, leases=leases)
+    broker.again()
+    assert (broker.leases.epoch("m1"), broker.leases.owns("m1")) == (3, True)
+    assert (broker.leases.epoch("m2"), broker.leases.owns("m2")) == (0, False)
+    assert broker.leases.owns("m3")  # of which the cloud has said nothing
+
+
+def test_a_source_that_is_nobodys_any_more_is_ours_to_connect_and_under_no_epoch(broker: Broker) -> None:
+    broker.leases.want(["m1"])
+    broker.hear(100, full=True, leases=[{"source": "m1", "owner": "b2", "epoch": 3}])
+    assert not broker.leases.owns("m1")
+    broker.hear(101, leases=[{"source": "m1", "owner": None, "epoch": None}])
+    assert broker.leases.owns("m1")
+    assert broker.leases.epoch("m1") == 0
+    broker.hear(102, leases=[])
+    assert broker.leases.owns("m1")
