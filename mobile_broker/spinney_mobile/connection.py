@@ -10,56 +10,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection
-from typing import TypeVar
 
 from spinney.client.address import Access
 from spinney.client.dialogue import ANSWER_SECONDS, MAX_EVENTS, Dialogue, Member
 from spinney.client.errors import ConnectionRefused, NotGranted
-from spinney.client.handover import Handover
 from spinney.client.link import Event, Link, Will
 
-_Item = TypeVar("_Item")
+from .loop_handover import LoopHandover
 
 AT_ONCE = 200
 """Events that are handled before others in the loop have their turn."""
 
 _log = logging.getLogger(__name__)
-
-
-class LoopHandover(Handover[_Item]):
-    """From another thread to the event loop in which it is made."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self._loop = asyncio.get_running_loop()
-        self._told = asyncio.Event()
-
-    def put(self, item: _Item, given_up: Callable[[], bool]) -> None:
-        """Waits for room, unless what it is for has been given up."""
-        super().put(item, given_up)
-        self._tell()
-
-    def put_now(self, item: _Item) -> None:
-        """Never waits: for what something else bounds."""
-        super().put_now(item)
-        self._tell()
-
-    def _tell(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._told.set)
-
-    def wake(self) -> None:
-        """Makes a waiting `soon` return; from the loop's thread."""
-        self._told.set()
-
-    async def soon(self, timeout_seconds: float | None) -> None:
-        """Until there may be something to take, or the time is over."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._told.wait()
-        except TimeoutError:
-            return
-        self._told.clear()
 
 
 class LoopConnection(Dialogue):

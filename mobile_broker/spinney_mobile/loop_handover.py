@@ -42,3 +42,14 @@ class LoopHandover(Handover[_Item]):
             if item is not None:
                 return item
             await self._filled.wait()
+
+    def wake(self) -> None:
+        """Makes a waiting `soon` return; from the loop's own thread."""
+        self._filled.set()
+
+    async def soon(self, timeout_seconds: float | None) -> None:
+        """Until there may be something to take, or it is woken, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._filled.wait()
+        self._filled.clear()
