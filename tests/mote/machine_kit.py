@@ -46,9 +46,14 @@ def part(program: bytes, index: int) -> tuple[int, int]:
     return begin, begin + program[10 + index]
 
 
+def values_of(raws: Iterable[int]) -> bytes:
+    """As a sample holds them."""
+    return array("i", raws).tobytes()
+
+
 def run(program: bytes, raws: Raws, index: int = 0) -> bool:
     """The verdict of both machines, which is one."""
-    values = array("i", [raw if raw is not None else 0x7BAD for raw in raws])
+    values = values_of(raw if raw is not None else 0x7BAD for raw in raws)
     present = sum(1 << index for index, raw in enumerate(raws) if raw is not None)
     begin, end = part(program, index)
     found = vm.run(program, begin, end, values, present)

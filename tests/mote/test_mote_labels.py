@@ -86,7 +86,7 @@ class Board:
         present = [index for index in range(len(ATTRIBUTES)) if self.sample.present >> index & 1]
         return {
             "time": float(self.sample.time),
-            **{ATTRIBUTES[index].name: ATTRIBUTES[index].decode(self.sample.values[index]) for index in present},
+            **{ATTRIBUTES[index].name: ATTRIBUTES[index].decode(self.sample.value(index)) for index in present},
         }
 
     def told(self) -> list[Told]:

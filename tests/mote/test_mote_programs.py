@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from array import array
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
 import pytest
-from machine_kit import ATTRIBUTES, KNOWN, LAYOUT, content, part, samples
+from machine_kit import ATTRIBUTES, KNOWN, LAYOUT, content, part, samples, values_of
 from spinney_mote import programs, vm, vm_viper
 from spinney_mote.programs import ProgramError
 
@@ -58,23 +57,12 @@ class Watched(bytearray):
         return super().__getitem__(key)
 
 
-class WatchedValues:
-    """The same for a sample's values, which may be looked at only if they are there for portable code."""
-
-    def __init__(self, values: list[int]) -> None:
-        self._values = array("i", values)
-
-    def __getitem__(self, index: int) -> int:
-        assert 0 <= index < len(self._values)
-        return self._values[index]
-
-
 def run_watched(program: bytes, raws: list[int], present: int) -> None:
     for index in range(3):
         begin, end = part(program, index)
-        code = Watched(program)
-        code.bounds = (begin, end)
-        results = [machine(code, begin, end, WatchedValues(raws), present) for machine in (vm.run, vm_viper.run)]
+        code, values = Watched(program), Watched(values_of(raws))
+        code.bounds, values.bounds = (begin, end), (0, len(values))
+        results = [machine(code, begin, end, values, present) for machine in (vm.run, vm_viper.run)]
         assert results[0] == results[1]
         assert results[0] in (0, 1)
 
@@ -209,7 +197,7 @@ def test_compiler_and_mote_share_their_numbers() -> None:
 @pytest.mark.parametrize("machine", [vm.run, vm_viper.run])
 def test_wide_tests_and_sums_at_the_ends_of_int32(machine: Callable[..., int]) -> None:
     low, high = -(2**31), 2**31 - 1
-    values = array("i", [low, high, -1])
+    values = values_of([low, high, -1])
     for index, bound, value in ((0, low, low), (1, high, high), (2, -(2**30), -1)):
         packed = bound.to_bytes(4, "little", signed=True)
         assert machine(bytes([0xC0 | index, 0]) + packed, 0, 6, values, 7) == (value >= bound)
@@ -223,6 +211,6 @@ def test_an_empty_sample_decides_without_values() -> None:
     compiled = mote.compile(content(parse_filter("a IS NULL AND NOT (b > 3)")), KNOWN, ATTRIBUTES)
     assert isinstance(compiled, Compiled)
     begin, end = part(compiled.program, 0)
-    assert vm.run(compiled.program, begin, end, array("i", [0] * 6), 0b000010) == 1
-    assert vm.run(compiled.program, begin, end, array("i", [0] * 6), 0) == 0
+    assert vm.run(compiled.program, begin, end, bytes(24), 0b000010) == 1
+    assert vm.run(compiled.program, begin, end, bytes(24), 0) == 0
     assert samples(Random(1), parse_filter("a > 1"))

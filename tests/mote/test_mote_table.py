@@ -1,8 +1,7 @@
-"""The filter table: all or nothing, bits kept, the old or the new one after a power cut at any byte; and the ring."""
+"""The filter table: all or nothing, bits kept, damage refused; and the ring."""
 
 from __future__ import annotations
 
-import contextlib
 from random import Random
 
 import pytest
@@ -122,49 +121,6 @@ def test_a_table_for_other_attributes_is_refused() -> None:
     with pytest.raises(ProgramError, match="other attributes"):
         other.load(bytes(new_table(1).image))
     assert len(other) == 0
-
-
-class PowerCutError(Exception):
-    """The power is gone."""
-
-
-class Memory(bytearray):
-    """A memory whose power is cut after so many bytes were written."""
-
-    left = 10**9
-
-    def __setitem__(self, key: slice, data: bytes) -> None:  # type: ignore[override]  # only slices are written
-        written = bytes(data)[: self.left]
-        self.left -= len(written)
-        start = key.start or 0
-        super().__setitem__(slice(start, start + len(written)), written)
-        if len(written) < len(data):
-            raise PowerCutError
-
-
-def test_a_power_cut_at_any_byte_leaves_the_old_table_or_the_new() -> None:
-    old = new_table(1, 2)
-    new = new_table(1, 2)
-    new.change([program(3), program(2, 30)], drop=[1])
-    seen = set()
-    for cut in range(2 * table.HEADER + len(new.image)):
-        places = Memory(300), Memory(300)
-        table.save(places[0], old.image)
-        table.save(places[1], old.image)
-        places[1].left = cut
-        with contextlib.suppress(PowerCutError):
-            table.save(places[1], new.image)
-        back = Table(len(ATTRIBUTES), LAYOUT)
-        image = table.newest(places[0], places[1])
-        assert image is not None
-        back.load(image)
-        assert programs_of(back) in (programs_of(old), programs_of(new))
-        seen.add(back.generation)
-    assert seen == {1, 2}
-
-
-def test_two_empty_places_hold_no_table() -> None:
-    assert table.newest(bytearray(300), b"") is None
 
 
 # ---- the ring of events

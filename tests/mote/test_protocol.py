@@ -7,7 +7,6 @@ import os
 import random
 import struct
 import zlib
-from array import array
 from types import SimpleNamespace
 from typing import Any
 
@@ -550,12 +549,11 @@ def test_one_central_too_many_is_sent_away() -> None:
 
 ADVERT = """
 import sys
-from array import array
 from spinney_mote import bthome, wire, upload, bonds, gatt, radio
+from spinney_mote.samples import Sample
 from spinney_mote.sensor import Attribute
-class Sample: pass
-sample = Sample()
-sample.values = array("i", [-1234, 5055]); sample.present = 3; sample.sequence = 258
+sample = Sample([(-4000, 8500), (0, 10000)], 1)
+sample.put(0, -1234); sample.put(1, 5055); sample.sequence = 258
 rows = [Attribute("temperature", "C", 1, 100, -4000, 8500), Attribute("humidity", "%", 1, 100, 0, 10000)]
 print(bytes(bthome.Advert(rows).fill(sample)).hex())
 print(bytes(bthome.scan_response("kitchen", 0xDEADBEEF, 70001, 65537, 0x1234567)).hex())
@@ -575,7 +573,7 @@ def test_micropython_makes_the_same_bytes() -> None:
         pytest.skip(str(missing))
     advertised, response, info, crc = micropython.run(ADVERT, files=micropython.library(FIRMWARE)).split()
     rows = [Attribute("temperature", "C", 1, 100, -4000, 8500), Attribute("humidity", "%", 1, 100, 0, 10000)]
-    sample = SimpleNamespace(values=array("i", [-1234, 5055]), present=3, sequence=258)
+    sample = SimpleNamespace(value=(-1234, 5055).__getitem__, present=3, sequence=258)
     assert bytes.fromhex(advertised) == bthome.Advert(rows).fill(sample)
     assert bytes.fromhex(response) == bthome.scan_response("kitchen", 0xDEADBEEF, 70_001, 65_537, 0x1234567)
     assert [row.object_id for row in Info.decode(bytes.fromhex(info)).attributes] == [2, 3]

@@ -170,7 +170,7 @@ class Advert:
         for place in range(len(self._groups)):
             if chosen >> place & 1:
                 for index, p, q, row in self._groups[place][1]:
-                    _append(payload, row, scaled(sample.values[index], p, q, row))
+                    _append(payload, row, scaled(sample.value(index), p, q, row))
         payload[3] = len(payload) - 4
         return payload
 
@@ -216,7 +216,7 @@ def _is_there(sample, members):
 
 
 def _values(sample, members):
-    return [sample.values[member[0]] for member in members]
+    return [sample.value(member[0]) for member in members]
 
 
 def _size(members):

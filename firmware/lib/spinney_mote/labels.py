@@ -118,7 +118,7 @@ class Labels:
         index = code[option]
         if not sample.present >> index & 1:
             return False
-        return has_moved(code, option, unpack_from("<i", code, at + 7)[0], sample.values[index], self._scales[index])
+        return has_moved(code, option, unpack_from("<i", code, at + 7)[0], sample.value(index), self._scales[index])
 
     def _set(self, at, goal, sample):
         """The bit is set, and the sample becomes its label."""
@@ -127,7 +127,7 @@ class Labels:
         option = option_at(code, at + table.ENTRY, DEAD_BAND)
         if option and sample.present >> code[option] & 1:
             status |= table.FLIPPED
-            pack_into("<i", code, at + 7, sample.values[code[option]])
+            pack_into("<i", code, at + 7, sample.value(code[option]))
         code[at + 2] = status
         self._tell(at, sample, ring.LABEL | (ring.BIT if goal else 0))
 

@@ -153,7 +153,7 @@ class Life:
         """Per cent; wire.NO_BATTERY where no sensor says."""
         for index, attribute in enumerate(self.attributes):
             if attribute.kind == "battery" and self.sample.present >> index & 1:
-                return self.sample.values[index] * attribute.p // attribute.q
+                return self.sample.value(index) * attribute.p // attribute.q
         return wire.NO_BATTERY
 
     @property

@@ -10,4 +10,4 @@ def ptr8(buffer):
 
 
 def ptr32(buffer):
-    return buffer
+    return memoryview(buffer).cast("i")

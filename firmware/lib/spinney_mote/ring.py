@@ -52,9 +52,9 @@ class Ring:
         head = (self.next, filter_id, epoch, sample.boot, sample.sequence, flags, time, sample.present)
         pack_into(HEAD, event, 0, *head)
         at = HEAD_SIZE
-        for index in range(len(sample.values)):
-            if sample.present >> index & 1:
-                pack_into("<i", event, at, sample.values[index])
+        for place in range(0, len(sample.values), 4):
+            if sample.present >> place // 4 & 1:
+                event[at : at + 4] = sample.values[place : place + 4]
                 at += 4
         self._flags_at = (self._head + self._used + 1 + _FLAGS_AT) % len(self.memory)
         self._write(size, event)

@@ -1,7 +1,6 @@
 """All filter programs in one bytearray, each with its status; changed by building the next one aside.
 
-Until the new one is whole the old one stays, and a writer that stops in the middle of writing it down leaves a header
-that does not fit: newest() then finds the old one. The status is not under the CRC, since every sample may change it.
+Until the new one is whole the old one stays. The status is not under the CRC, since every sample may change it.
 """
 
 from binascii import crc32
@@ -177,25 +176,3 @@ def is_whole(image):
     if crc32(bytes(image[:16])) != number(image, 16, 4) or number(image, 8, 4) != len(image) - HEADER:
         return False
     return _programs_crc(image) == number(image, 12, 4)
-
-
-def trim(memory):
-    """The table at the beginning of a longer memory; no bytes if there is none."""
-    return memory[: HEADER + number(memory, 8, 4)] if len(memory) >= HEADER else b""
-
-
-def newest(one, other):
-    """The newer of two places' tables that is whole: writers fill the older place, header last. None if neither is."""
-    found = None
-    for memory in (one, other):
-        image = trim(memory)
-        if is_whole(image) and (found is None or number(image, 4, 4) > number(found, 4, 4)):
-            found = image
-    return found
-
-
-def save(memory, image):
-    """Writes a table into a place of its own: entries first, the header, which commits it, at the end."""
-    memory[:HEADER] = bytes(HEADER)
-    memory[HEADER : len(image)] = image[HEADER:]
-    memory[:HEADER] = image[:HEADER]
