@@ -61,7 +61,7 @@ from .verdicts import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Part:
     """A simplified condition with its possible verdicts. Equal keys mean equal conditions."""
 
@@ -69,14 +69,14 @@ class Part:
     verdicts: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Leaf(Part):
     """A condition taken as it is."""
 
     condition: Filter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Member(Part):
     """Whether a term is in a set of values of one type; unknown unless it is of that type."""
 
@@ -85,7 +85,7 @@ class Member(Part):
     points: Points
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Joined(Part):
     """Several joined by AND, or by OR."""
 
@@ -113,16 +113,16 @@ class Simplifier:
     def part(self, condition: Filter, negated: bool = False) -> Part:
         """The part for a condition."""
         match condition:
-            case Constant(verdict):
-                return _constant(verdict if verdict is None else verdict != negated)
-            case Not(operand):
-                return self.part(operand, not negated)
+            case Compare(operator, left, right):
+                return self._compare(operator, self.value(left), self.value(right), negated)
             case And(operands):
                 return self._join([self.part(operand, negated) for operand in operands], not negated)
             case Or(operands):
                 return self._join([self.part(operand, negated) for operand in operands], negated)
-            case Compare(operator, left, right):
-                return self._compare(operator, self.value(left), self.value(right), negated)
+            case Not(operand):
+                return self.part(operand, not negated)
+            case Constant(verdict):
+                return _constant(verdict if verdict is None else verdict != negated)
             case Between(operand, low, high):
                 term = self.value(operand)
                 sides = [(">=", self.value(low)), ("<=", self.value(high))]
@@ -215,14 +215,18 @@ class Simplifier:
 
     def _member(self, operand: Expression, kind: type, points: Points) -> Part:
         """Whether the operand is among these, of all the values that it can have."""
-        domain = domain_of(operand, self._environment)
-        all_points = domain.of(kind)
-        found = points if all_points == (intervals.BOTTOM[kind],) else intervals.intersection(points, all_points)
-        others = domain.null or any(domain.of(other) for other in (float, str, bool) if other is not kind)
+        everything = intervals.everything(kind)
+        if self._knows_nothing and isinstance(operand, Property):
+            all_points, found, others = everything, points, True
+        else:
+            domain = domain_of(operand, self._environment)
+            all_points = domain.of(kind)
+            found = points if all_points == everything else intervals.intersection(points, all_points)
+            others = domain.null or any(domain.of(other) for other in (float, str, bool) if other is not kind)
         verdicts = (T if found else 0) | (F if found != all_points else 0) | (U if others else 0)
         if verdicts in VERDICTS:
             return _constant(VERDICTS[verdicts])
-        wide = _widened(found, all_points, kind)
+        wide = found if all_points == everything else _widened(found, all_points, kind)
         return Member(f"{key_of(operand)}\0{kind.__name__}\0{wide!r}", verdicts, operand, kind, wide)
 
     # ---- AND and OR
@@ -277,7 +281,7 @@ def _absorbed(part: Part, others: dict[str, Part]) -> bool:
 
 def _widened(found: Points, domain: Points, kind: type) -> Points:
     """A set that is simpler to say and the same within the domain: no bound where the domain ends anyway."""
-    if not found or domain == (intervals.BOTTOM[kind],) or intervals.members(found, len(found)) is not None:
+    if not found or intervals.members(found, len(found)) is not None:
         return found
     points = list(found)
     if points[0] == domain[0]:
