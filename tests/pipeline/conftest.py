@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", reason="needs spinney[pipeline]")
 from pyspark.sql import SparkSession
 from servers import NatsServer
 
+from spinney_cloud.pipeline.direct_get import close_connections
 from spinney_cloud.pipeline.session import session, stop
 from spinney_cloud.pipeline.source import register
 
@@ -33,3 +34,4 @@ def nats(tmp_path: Path) -> Iterator[NatsServer]:
     """A nats-server of this test's own, with JetStream."""
     with NatsServer(tmp_path / "nats") as server:
         yield server
+    close_connections()

@@ -6,6 +6,7 @@ workers of Spark have no event loop, and live for a batch or for hours: one bloc
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import socket
@@ -384,3 +385,11 @@ def connection(server: LogServer) -> DirectGet:
     if key not in _connections:
         _connections[key] = DirectGet(server.endpoints())
     return _connections[key]
+
+
+@atexit.register
+def close_connections() -> None:
+    """Of this process; who asks for one again gets it."""
+    for (pid, _server), each in _connections.items():
+        if pid == os.getpid():
+            each.close()

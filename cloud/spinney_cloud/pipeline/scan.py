@@ -199,6 +199,9 @@ class Scan:
         for message in self._log.range(LOG, self._at + 1, upto):
             if message.sequence > self._at + 1:
                 self._check(self._at)
+                self._at = message.sequence - 1
+                self._read_on(limits, upto)
+                return
             seen = self._duplicates.apply(message)
             if seen.changes_subscriptions:
                 self.subscriptions = message.sequence
