@@ -11,7 +11,7 @@ from spinney.expression import Value
 from spinney.mote.protocol import AttributeRow, Event, EventFlag
 
 from ..samples import Digest
-from .programs import Wanted
+from .programs import EVERYTHING, Wanted
 from .table import Entry
 
 MAX_JOINED: Final = 256
@@ -45,7 +45,7 @@ class Joined:
     time: float
     marks: Mapping[Digest, Mark]
     passed: bool
-    """A filter that decides on the mote let it through."""
+    """A filter let it through, exact or weaker."""
     strays: int
     """Labels of filters that are not wanted any more, or not known."""
 
@@ -73,7 +73,7 @@ def join(
             value = entry.value if event.bit else None
             marks[entry.digest] = Mark(source, (0, event.boot, event.sequence), event.bit, value)
         else:
-            passed = passed or (entry.exact and EventFlag.PRESENCE not in event.flags)
+            passed = passed or (entry.digest != EVERYTHING and EventFlag.PRESENCE not in event.flags)
     values = {names[index]: raw * rows[index].p / rows[index].q for index, raw in first.values.items()}
     return Joined(first.boot, first.sequence, values, _time(first, now), marks, passed, strays)
 

@@ -28,6 +28,7 @@ FIRST_RETRY_SECONDS: Final = 2.0
 MAX_RETRY_SECONDS: Final = 300.0
 AHEAD_SECONDS: Final = 2.0
 """A mote's clock that is so much ahead is set at once, and so are all when the broker's own has jumped by more."""
+MAX_REFUSALS: Final = 2
 _VERSION: Final = 1
 
 
@@ -65,8 +66,8 @@ class Mote:
         self.failures = 0
         self.not_before = 0.0
         self.error: str | None = None
-        self.is_closed = False
-        """It lets us read only; its samples are those of its adverts."""
+        self.refusals = 0
+        """How often on end it did not let us write."""
 
     # ---- what it said
 
@@ -99,6 +100,11 @@ class Mote:
         self.info, self.rows = info, info.attributes
         self.names = attribute_names(info.attributes, self.identity)
         return changed
+
+    @property
+    def is_closed(self) -> bool:
+        """It lets us read only; its samples are those of its adverts. Once may have been a weak signal."""
+        return self.refusals >= MAX_REFUSALS
 
     @property
     def is_sampling(self) -> bool:
@@ -169,7 +175,7 @@ class Mote:
     def succeeded(self, now: float) -> None:
         """A connection has come to its end."""
         self.visited_at, self.scan = now, None
-        self.failures, self.not_before, self.error = 0, 0.0, None
+        self.failures, self.refusals, self.not_before, self.error = 0, 0, 0.0, None
 
     def failed(self, why: str, now: float) -> None:
         """A connection has failed: the next one later, twice as late each time."""

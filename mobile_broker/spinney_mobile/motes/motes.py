@@ -354,7 +354,6 @@ class Motes(Acquirer):
             return
         now, error = self.steady(), task.exception()
         if error is None:
-            mote.is_closed = False
             mote.succeeded(now)
         else:
             self._failed(mote, error, now)
@@ -365,9 +364,10 @@ class Motes(Acquirer):
         why = str(error) or type(error).__name__
         mote.failed(why, now)
         if isinstance(error, PairingNeeded):
-            mote.is_closed = True
+            mote.refusals += 1
             mote.error = f"it lets only paired brokers write ({why}): restart it, which opens its pairing for a while"
-            mote.not_before = now + CLOSED_SECONDS
+            if mote.is_closed:
+                mote.not_before = now + CLOSED_SECONDS
         if isinstance(error, (*radio_errors(), UnusableMoteError)):
             logger.info("%s: %s", mote.source, mote.error)
         else:

@@ -42,7 +42,6 @@ class Entry:
     program: bytes
     meaning: int
     keeps_bit: bool
-    exact: bool
     value: Value | None
     epoch: int
 
@@ -54,8 +53,7 @@ class Entry:
     def to_json(self) -> list[Any]:
         """As a list that json.dumps takes."""
         return [
-            self.number, self.digest, self.program.hex(), self.meaning,
-            self.keeps_bit, self.exact, self.value, self.epoch,
+            self.number, self.digest, self.program.hex(), self.meaning, self.keeps_bit, self.value, self.epoch
         ]  # fmt: skip
 
     @classmethod
@@ -279,7 +277,6 @@ def _entry(number: int, program: Program, epoch: int) -> Entry:
         addressed(program.code, number, epoch & 0xFFFFFFFF),
         program.meaning,
         program.keeps_bit,
-        program.exact,
         program.value,
         epoch,
     )

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from typing import Final, Protocol
 
 from spinney.mote.link import MoteLink
-from spinney.mote.protocol import Event, Info, InfoFlag, LinkError, MoteRefused, PairingNeeded, Status
+from spinney.mote.protocol import ControlOp, Event, Info, InfoFlag, LinkError, MoteRefused, PairingNeeded, Status
 
 from ..samples import Digest
 from .dialling import Caller, radio_errors
@@ -93,23 +93,23 @@ class Visit:
         self._host.told(mote, info)
         if mote.wanted is None:
             return
-        await self._pair(info)
-        await self._set_clock()
+        await self._be_let_in(info)
         if info.table_crc != mote.table.crc and mote.table.found(await self._link.filters()):
             self._host.replan(mote)
         self._tell_table()
         await self._follow(info)
 
-    async def _pair(self, info: Info) -> None:
-        """Bonded before, or while the mote's pairing is open."""
+    async def _be_let_in(self, info: Info) -> None:
+        """Pairs where only bonded brokers may write. A mote that does not let us in refuses, or hangs up."""
         if InfoFlag.BONDED_WRITES not in info.flags:
+            await self._set_clock()
             return
         try:
             await self._client.pair()
+            await self._set_clock()
+            await self._link.control(ControlOp.PING)
         except radio_errors() as error:
-            if not self._client.is_connected:
-                raise PairingNeeded("pair", Status.NOT_ALLOWED, str(error), address=self._mote.address) from error
-            logger.info("%s: pairing: %s", self._mote.source, error)  # it may be paired all the same: writing tells
+            raise PairingNeeded("pair", Status.NOT_ALLOWED, str(error), address=self._mote.address) from error
 
     async def _set_clock(self) -> None:
         """First of all, since the mote gives all its events their time by it."""
