@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ FULL_SET_SECONDS: Final = 15.0
 ANSWER_SECONDS: Final = 15.0
 LONGEST_ANSWER_SECONDS: Final = 300.0
 """For the cloud to say that it has an announcement, then it is sent again; longer and longer."""
+MAX_UNANSWERED: Final = 16
+"""Announcements on the way; of more than that the answers to the oldest are not believed."""
 
 
 class Presence:
@@ -44,10 +47,9 @@ class Presence:
         self._start = secrets.token_hex(6)
         self._links = 0
         self._body: Mapping[str, Any] | None = None
-        self._sent_body: Mapping[str, Any] | None = None
-        self.told: Mapping[str, Any] | None = None
-        """What the cloud has said last that it has."""
-        self._due: float | None = None
+        self._unanswered: deque[Mapping[str, Any]] = deque(maxlen=MAX_UNANSWERED)
+        self._new_due: float | None = None  # when what is new may go out
+        self._again_due: float | None = None  # when it must be said again
         self._sent_at: float | None = None
         self._answers = Pauses(ANSWER_SECONDS, LONGEST_ANSWER_SECONDS)
 
@@ -63,6 +65,7 @@ class Presence:
     def opened(self, now: float) -> None:
         """A new link."""
         self._sent_at = None
+        self._unanswered.clear()
         self._answers.reset()
         self._soon(now)
 
@@ -76,22 +79,26 @@ class Presence:
 
     def _soon(self, now: float) -> None:
         if self._body is not None:
-            self._due = now if self._sent_at is None else max(now, self._sent_at + ANNOUNCE_SECONDS)
+            self._new_due = now if self._sent_at is None else max(now, self._sent_at + ANNOUNCE_SECONDS)
 
     # ---- saying it
 
     @property
     def due(self) -> float | None:
         """When `next` will have something."""
-        return self._due
+        return min((due for due in (self._new_due, self._again_due) if due is not None), default=None)
 
     def next(self, now: float) -> bytes | None:
         """The announcement, if it must go out now."""
-        if self._body is None or self._due is None or now < self._due:
+        due = self.due
+        if self._body is None or due is None or now < due:
             return None
+        if self._new_due is None:
+            self._unanswered.clear()  # what was not answered by now will not be
+        self._unanswered.append(self._body)
         self.sent += 1
-        self._sent_at, self._sent_body = now, self._body
-        self._due = now + min(self._answers.next(), self._refresh_seconds())
+        self._sent_at, self._new_due = now, None
+        self._again_due = now + min(self._answers.next(), self._refresh_seconds())
         names = {source["name"] for source in self._body.get("sources", ())}
         lease = sorted(names.intersection(self._lease()))
         return _json({**self._body, "session": self.session, "have": self._have() or 0, "lease": lease})
@@ -102,19 +109,20 @@ class Presence:
             return FULL_SET_SECONDS
         return float(self._body.get("validity") or VALIDITY_SECONDS) / 2
 
-    def replied(self, reply: Mapping[str, Any]) -> str | None:
-        """The cloud has it, or refuses it: then why."""
+    def replied(self, reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What `announce` was given and the cloud has now; None if it refuses that: `error` says why."""
         if self._sent_at is None or reply.get("session", self.session) != self.session:
             return None
-        self._due = max(self._due or 0.0, self._sent_at + self._refresh_seconds())
+        body = self._unanswered.popleft() if self._unanswered else None
+        if not self._unanswered:
+            self._again_due = self._sent_at + self._refresh_seconds()
         if reply.get("ok"):
             self.error = None
-            self.told = self._sent_body
-            return None
+            return body
         error = reply.get("error")
         message = error.get("message") if isinstance(error, dict) else error
         self.error = f"the cloud refuses the announcement: {message}"
-        return self.error
+        return None
 
     def will(self) -> bytes:
         """For the next link, which begins a session."""

@@ -11,7 +11,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +68,7 @@ class Uplink:
         dead_letters: DeadLetters,
     ) -> None:
         self.counts = Counts()
-        self.on_announced: Callable[[Mapping[str, Any]], object] = lambda body: None
+        self.on_announced: Callable[[Mapping[str, Any]], object] = lambda _: None
         """Told what `announce` was given, once the cloud has it."""
         self.topics: Sequence[str] = (access.topic("act"), access.topic("reply"))
         self._access = access
@@ -262,11 +262,7 @@ class Uplink:
 
     def _replied(self, reply: dict[str, Any]) -> None:
         if reply.get("request") == "ann":
-            refused = self._presence.replied(reply)
-            if refused is not None:
-                _log.error("%s", refused)
-            elif self._presence.told is not None:
-                self.on_announced(self._presence.told)
+            self._answered(reply)
         before = self._batches.max_payload
         stored, refusals = self._batches.told(reply, time.monotonic())
         self.counts.stored += len(stored)
@@ -276,6 +272,14 @@ class Uplink:
             self._outbox.keep({_MAX_PAYLOAD: str(self._batches.max_payload).encode()})
         if stored or refusals:
             self._drained.set()
+
+    def _answered(self, reply: dict[str, Any]) -> None:
+        before = self._presence.error
+        taken = self._presence.replied(reply)
+        if taken is not None:
+            self.on_announced(taken)
+        if self._presence.error not in (None, before):
+            _log.error("%s", self._presence.error)
 
     def _bury(self, refused: Refused) -> None:
         """What the cloud will never store. The labels of a refused publication go up alone, so that bits stay right."""
