@@ -29,7 +29,7 @@ _XTENSAWIN = 10
 _MPY_VERSION = 6
 
 _DISGUISE = """
-import js, os, sys
+import builtins, js, os, sys
 from collections import namedtuple
 
 class _Disguised:
@@ -64,7 +64,42 @@ sys.modules["bluetooth"] = _Bluetooth()
 sys.modules["sys"] = _Disguised(
     sys, platform={platform!r}, implementation=_about("micropython", {version!r}, {machine!r}, {mpy})
 )
-sys.modules["os"] = _Disguised(os, statvfs=lambda path: (4096, 4096, 512, {free_blocks}, {free_blocks}) + (0,) * 5)
+
+_codes = {{20: 17, 28: 22, 31: 21, 44: 2, 51: 28, 54: 20, 55: 39}}  # WASI's numbers of errors, and those of a board
+def _as_on_a_board(function):
+    def call(*arguments):
+        try:
+            return function(*arguments)
+        except OSError as error:
+            raise OSError(_codes.get(error.args[0], error.args[0]))
+    return call
+
+class _File:
+    def __init__(self, real, name, left):
+        self.real = real
+        self.name = name
+        self.left = left
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+    def __enter__(self):
+        return self
+    def __exit__(self, *_about):
+        self.real.close()
+    def write(self, data):
+        self.left[0] -= len(data)
+        if self.left[0] < 0:
+            raise OSError(28)
+        return self.real.write(bytes(len(data)) if self.name == {spoils!r} else data)
+
+_open, _left = open, [{room}]
+def _limited(name, mode="r"):
+    real = _as_on_a_board(_open)(name, mode)
+    return _File(real, name, _left) if "w" in mode or "a" in mode else real
+builtins.open = _limited
+
+_names = ("ilistdir", "listdir", "mkdir", "remove", "rename", "rmdir", "stat")
+sys.modules["os"] = _Disguised(os, **{{name: _as_on_a_board(getattr(os, name)) for name in _names}})
+sys.modules["os"].statvfs = lambda path: (4096, 4096, 512, {free_blocks}, {free_blocks}) + (0,) * 5
 """
 
 
@@ -80,7 +115,10 @@ class Loader(Protocol):
 
 
 class BoardOnPty:
-    """Use it as a context; `port` is its serial port. `cut_after`: the cable is pulled after so many bytes to it."""
+    """Use it as a context; `port` is its serial port, `taken` the bytes that came by it.
+
+    The cable is pulled after `cut_after` bytes. Writes fail beyond `room` bytes; those of the file `spoils` are zeros.
+    """
 
     def __init__(
         self,
@@ -93,17 +131,26 @@ class BoardOnPty:
         free_blocks: int = 500,
         loader: Loader | None = None,
         cut_after: int | None = None,
+        room: int = 1 << 30,
+        spoils: str = "",
     ) -> None:
         self.taken = 0
         self.cut_after = cut_after
         self.port = ""
         self._loader = loader
         self._disguise = _DISGUISE.format(
-            platform=platform, version=version, machine=machine, mpy=arch << 10 | _MPY_VERSION, free_blocks=free_blocks
+            platform=platform,
+            version=version,
+            machine=machine,
+            mpy=arch << 10 | _MPY_VERSION,
+            free_blocks=free_blocks,
+            room=room,
+            spoils=spoils,
         )
         self._files = {path: base64.b64encode(data).decode() for path, data in (files or {}).items()}
         self._process: subprocess.Popen[bytes] | None = None
         self._master = self._slave = -1
+        self._is_cut = False
         self._bell = os.pipe()
         self._thread: threading.Thread | None = None
 
@@ -128,8 +175,13 @@ class BoardOnPty:
             os.close(end)
         self._folder.cleanup()
 
+    def cut_now(self) -> None:
+        """Pulls the cable behind what is just being taken."""
+        self._is_cut = True
+
     def plug_in(self) -> None:
         """Gives it a port; MicroPython goes on where it was."""
+        self._is_cut = False
         self._master, self._slave = pty.openpty()
         tty.setraw(self._slave)
         self.port = os.ttyname(self._slave)
@@ -184,7 +236,7 @@ class BoardOnPty:
             self._pass_on(data)
             return False
         self._pass_on(data)
-        return True
+        return not self._is_cut
 
     def _pass_on(self, data: bytes) -> None:
         self.taken += len(data)

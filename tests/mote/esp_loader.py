@@ -10,6 +10,7 @@ import hashlib
 import struct
 import zlib
 from collections import Counter
+from collections.abc import Callable
 
 FLASH_BYTES = 4 * 1024 * 1024
 _END, _ESCAPE = 0xC0, 0xDB
@@ -42,18 +43,22 @@ _BAD_COMMAND, _BAD_SUM, _BAD_ORDER = 5, 7, 6
 
 
 class EspLoader:
-    """`lies` makes it say a wrong MD5, as flash does that keeps other bytes than it was sent."""
+    """`lies` makes it say a wrong MD5, as flash does that keeps other bytes than it was sent; `mute` says nothing.
 
-    def __init__(self, magic: int = ESP32_MAGIC, *, lies: bool = False) -> None:
+    `on_block` is called behind each block of the image.
+    """
+
+    def __init__(self, magic: int = ESP32_MAGIC, *, lies: bool = False, mute: bool = False) -> None:
+        self.on_block: Callable[[], object] = lambda: None
+        self._mute = mute
         self.flash = bytearray(b"\xff" * FLASH_BYTES)
         self.counts: Counter[str] = Counter()
-        self.ranges: list[tuple[int, int]] = []
         self._magic = magic
         self._lies = lies
         self._frame: bytearray | None = None
         self._escaped = False
         self._is_stub = False
-        self._at = self._whole = self._block = 0
+        self._at = self._block = 0
         self._inflate = zlib.decompressobj()
 
     @property
@@ -70,7 +75,7 @@ class EspLoader:
                 self._frame = bytearray()
             elif self._frame is not None:
                 self._take(byte)
-        return bytes(out)
+        return b"" if self._mute else bytes(out)
 
     def _take(self, byte: int) -> None:
         assert self._frame is not None
@@ -102,8 +107,7 @@ class EspLoader:
         if op in (_MEM_DATA, _FLASH_DATA, _DEFLATED_DATA):
             return 0, b"", self._data(op, data, check)
         if op in (_FLASH_BEGIN, _DEFLATED_BEGIN):
-            self._whole, _, _, self._at = struct.unpack_from("<4I", data)
-            self.ranges.append((self._at, self._whole))
+            *_, self._at = struct.unpack_from("<4I", data)
             self._block = 0
             self._inflate = zlib.decompressobj()
         elif op == _MD5:
@@ -147,6 +151,7 @@ class EspLoader:
         self.flash[self._at : self._at + len(content)] = content
         self._at += len(content)
         self.counts["blocks"] += 1
+        self.on_block()
         return 0
 
     def _md5(self, address: int, size: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import hashlib
 import json
 import signal
@@ -105,14 +106,14 @@ class _Flash:
     def run(self) -> int:
         config = self._check_config()
         self._check_image()
-        with self._steps.step(f"compile the library for {self._board.title}") as step:
-            files = library.flashed(self._board, self._options.driver)
-            step.result = f"{len(files)} files, {sum(map(len, files.values()))} bytes"
-        port = self._copy_image() if self._uses_drive else self._find()
-        if self._options.firmware is not None and not self._uses_drive:
+        port = "" if self._uses_drive else self._find()
+        files = self._compile()
+        if self._uses_drive:
+            port = self._copy_image()
+        elif self._options.firmware is not None:
             self._write_image(port)
-        with cable.connect(port, APPEAR_SECONDS if self._options.firmware else cable.PROMPT_SECONDS) as board:
-            self._check_board(board, port)
+        with contextlib.ExitStack() as until_the_restart:
+            board = self._connect(port, until_the_restart)
             self._copy(board, files, config)
             name = config.name if config else _name_on(board)
             with self._steps.step("restart"):
@@ -139,6 +140,12 @@ class _Flash:
             step.result = port = ports.find(self._options.port)
         return port
 
+    def _compile(self) -> dict[str, bytes]:
+        with self._steps.step(f"compile the library for {self._board.title}") as step:
+            files = library.flashed(self._board, self._options.driver)
+            step.result = f"{len(files)} files, {sum(map(len, files.values()))} bytes"
+        return files
+
     # ---- the image
 
     def _write_image(self, port: str) -> None:
@@ -159,12 +166,15 @@ class _Flash:
 
     # ---- the library
 
-    def _check_board(self, board: cable.Cable, port: str) -> None:
+    def _connect(self, port: str, until: contextlib.ExitStack) -> cable.Cable:
         with self._steps.step(f"ask MicroPython on {port}") as step:
+            seconds = APPEAR_SECONDS if self._options.firmware else cable.PROMPT_SECONDS
+            board = until.enter_context(cable.connect(port, seconds))
             about = board.about()
             about.check(self._board)
             self._free_bytes = about.free_bytes
             step.result = f"{'.'.join(map(str, about.version))} on {about.machine}, {about.free_bytes} bytes free"
+        return board
 
     def _copy(self, board: cable.Cable, files: dict[str, bytes], config: MoteConfig | None) -> None:
         wanted = dict(files)

