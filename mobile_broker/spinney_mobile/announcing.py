@@ -220,6 +220,10 @@ class Announcer:
             known.promises = {**known.promises, **new}
             self._change(now)
 
+    def heard(self, source: str) -> float:
+        """When a source was heard last; 0 if not since the start."""
+        return self._sources[source].heard or 0.0
+
     def forget(self, source: str, now: float) -> None:
         """A source is not here any more."""
         if self._sources.pop(source, None) is not None:

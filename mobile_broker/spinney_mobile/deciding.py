@@ -201,6 +201,10 @@ class Decider:
             self._states[digest].join(source)
             self._note(digest, source, None)
 
+    def elsewhere(self, source: str) -> Collection[Digest]:
+        """The filters that the mote evaluates."""
+        return self._index.elsewhere(source)
+
     def bit(self, digest: Digest, source: str) -> bool | None:
         """What the bit of a source was set to last; None if nothing is known."""
         running = self._states.get(digest)

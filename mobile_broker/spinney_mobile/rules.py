@@ -137,6 +137,12 @@ class Rules:
             publication = left
         return Ruled(publication, None, tuple(budgets))
 
+    def hides(self, publication: Publication) -> bool:
+        """Whether a source of which only this is known is to stay unknown, too."""
+        return any(
+            one.budget is None and one.rule.share == "never" and one.applies(publication, None) for one in self._rules
+        )
+
     def _stop(self, one: _Rule) -> Ruled:
         self.suppressed[one.rule.name] += 1
         return Ruled(None, one.rule.name)

@@ -124,6 +124,11 @@ class StateIndex:
             known.news = known.news & ~both if digest in now else known.news | both
         return changed
 
+    def elsewhere(self, source: str) -> Collection[Digest]:
+        """The filters that somebody else evaluates for the source."""
+        known = self._sources.get(source)
+        return () if known is None else known.elsewhere
+
     def forget(self, source: str) -> None:
         """A source is given up."""
         self._sources.pop(source, None)

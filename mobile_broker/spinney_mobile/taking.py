@@ -148,8 +148,10 @@ class Taking:
         self.counts["late"] += numbered.late
         self.counts["outside"] += outside
         self.counts["weak_hits"] += sample.passed and not decision.send
-        if decision.send or outside or self._send_all:
+        needed = decision.send or outside
+        if needed or self._send_all:
             self._send(numbered.id, publication, epoch, decision, ruled, now)
+            self._count_unneeded(0 if needed else self._size(sample.source, publication))
         else:
             self._spare(publication, epoch, now)
         for listener in self.listeners:
@@ -173,6 +175,12 @@ class Taking:
         self.sent[id.source] += 1
         state = {**self._numbering.stored(id.source), **self.rules.spend(ruled.budgets, now)}
         self._store([OutRecord(publication, epoch, decision.labels)], state)
+
+    def _count_unneeded(self, size: int) -> None:
+        """What goes up only because all does: what demand-driven sending would have spared."""
+        if size:
+            self.counts["unneeded"] += 1
+            self.counts["bytes_unneeded"] += size
 
     def _spare(self, publication: Mapping[str, Any], epoch: int, now: float) -> None:
         source = publication["source"]
@@ -257,6 +265,12 @@ class Taking:
         """Give a source up: what was withheld of its bits goes up before anything else is said of it."""
         epoch = self._leases.epoch(source)
         self._send_silent(self.decider.release(source) if epoch != NOBODY else {}, epoch)
+
+    def finish(self, now: float) -> None:
+        """Nothing more comes."""
+        for source in list(self._waiting):
+            self._let_go(source, now)
+        self._store([], {})
 
     def tick(self, now: float) -> None:
         """Time has passed."""

@@ -1,0 +1,401 @@
+"""The mobile broker: acquirers, devices, rules, decisions, outbox and uplink, put together; and what it says of itself.
+
+All of it lives in one event loop. `run` goes on until `stop`, or until an adapter is lost for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from spinney.expression import Value
+
+from .acquire import Acquirers, make, name_of
+from .activations import Activations
+from .active import ActiveFilter
+from .announcing import Announcer
+from .battery import battery
+from .cells import Grid, GridError, grid
+from .dead_letters import DeadLetters
+from .deciding import BIT, Decider
+from .decode import Registry
+from .devices import DeviceTable
+from .leases import Lease, Leases
+from .listening import Listener
+from .motes import MoteInfo
+from .numbering import Numbering
+from .outbox import Outbox, OutRecord
+from .place import Whereabouts
+from .pushing import Pushing
+from .reporting import explain, status_of
+from .rules import Rules
+from .samples import AcquirerError, Digest, Heard, Sample
+from .settings import AcquireMotes, AnyAcquire, Device, Settings
+from .status import Status
+from .taking import Taking
+from .uplink import Uplink, access_of
+from .watchdog import Watchdog
+
+TICK_SECONDS: Final = 0.25
+"""Between looks for what has fallen due."""
+BATTERY_SECONDS: Final = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Broker:
+    """One mobile broker. The outbox is open before, and closed after; it belongs to this broker alone.
+
+    ValueError, OSError, GridError, PlaceError or RuleError say what is wrong with the settings.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        outbox: Outbox,
+        *,
+        listeners: Iterable[Listener] = (),
+        registry: Registry | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.outbox = outbox
+        self.started = clock()
+        self.notifications: Callable[[], list[Mapping[str, Any]]] = list
+        """The newest of the user's own subscriptions, for the status."""
+        self._clock = clock
+        self._latest: dict[str, Sample] = {}
+        self._leaving: dict[str, int] = {}
+        """Sources that are given up, and the place in the outbox before which all of theirs is."""
+        self._announced: Mapping[str, Any] | None = None
+        self._was_connected = False
+        self._stopping = asyncio.Event()
+        self._battery = battery()
+        self._battery_at = self.started
+        kept = _kept(outbox)
+        motes = any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
+        self.devices = DeviceTable(registry or Registry.installed(motes), settings.devices, settings.device)
+        self._listed = {self.devices.source(one.address): one for one in settings.device}
+        self.leases = Leases(settings.client)
+        self.whereabouts = Whereabouts(settings.place, clock=clock)
+        self._grid = _grid_of(settings)
+        self.rules = Rules(settings.rule, grid=self._any_grid, resolution=settings.place.resolution, kept=kept)
+        self.announcer = Announcer(
+            kept, grid=self._grid, resolution=settings.place.resolution, abilities=self.devices.abilities
+        )
+        self.decider = Decider(settings.client, kept)
+        self.activations = Activations(self.leases, outbox, self._activated)
+        self.uplink = self._make_uplink()
+        self.taking = Taking(
+            outbox if self.uplink is not None else _StateOnly(outbox),
+            self.leases,
+            self.decider,
+            announcer=self.announcer,
+            numbering=Numbering(kept),
+            rules=self.rules,
+            placing=self._placed,
+            constants=self.constants,
+            connected=self._is_connected,
+            send_all=settings.send == "all",
+            listeners=listeners,
+        )
+        self.acquirers = Acquirers(self, silent_seconds=settings.watchdog.silent, clock=clock)
+        self.pushing = Pushing(self, kept, outbox.keep)
+        self._add_acquirers()
+        self.watchdog = Watchdog(settings.watchdog, self.acquirers)
+        self.activations.start(kept)
+
+    def _make_uplink(self) -> Uplink | None:
+        access = access_of(self.settings)
+        if access is None:
+            return None
+        dead_letters = DeadLetters(self.outbox.log.folder)
+        uplink = Uplink(access, self.outbox, self.activations, self.leases, dead_letters)
+        uplink.on_announced = self._cloud_has
+        return uplink
+
+    def _add_acquirers(self) -> None:
+        for one in self.settings.acquire:
+            if one.enabled:
+                self._add_acquirer(one)
+
+    def _add_acquirer(self, one: AnyAcquire) -> None:
+        try:
+            self.acquirers.add(self.pushing.make(one) if isinstance(one, AcquireMotes) else make(one))
+        except (AcquirerError, ImportError) as error:
+            _log.error("%s: %s", name_of(one), error)
+
+    async def configure(self, settings: Settings) -> None:
+        """Take over what may change while it runs: devices, and acquirers but for motes."""
+        self.devices.configure(settings.devices, settings.device)
+        self._listed = {self.devices.source(one.address): one for one in settings.device}
+        before, after = _hot(self.settings), _hot(settings)
+        there = {acquirer.name for acquirer in self.acquirers}
+        for name in [name for name, one in before.items() if after.get(name) != one and name in there]:
+            await self.acquirers.remove(name)
+        for name, one in after.items():
+            if before.get(name) != one:
+                self._add_acquirer(one)
+        self.settings = replace(
+            self.settings, devices=settings.devices, device=settings.device, acquire=settings.acquire
+        )
+
+    # ---- samples: what acquirers call ----------------------------------------------------------------------------
+
+    def heard(self, heard: Heard) -> None:
+        """Something that has to be decoded."""
+        is_presence = self.pushing.heard(heard)
+        sample = self.devices.take(heard)
+        if is_presence:
+            self.present(self.devices.source(heard.address), heard.time)
+        elif sample is not None:
+            self.sampled(sample)
+
+    def sampled(self, sample: Sample) -> None:
+        """Something that is known whole."""
+        self.taking.take(sample, self._clock())
+        if sample.source in self.announcer:
+            self._latest[sample.source] = sample
+
+    def present(self, source: str, now: float) -> None:
+        """A source is here, whatever it measures."""
+        constants = self.constants(source)
+        publication = {"source": source, "time": now, **self._here(now), **constants}
+        if not self.rules.hides(publication):
+            self.announcer.hear(source, now, constants)
+
+    # ---- what is added to samples -------------------------------------------------------------------------------
+
+    def constants(self, source: str) -> dict[str, Value]:
+        """Attributes that all publications of a source have, as settings say; and its place, if it stays there."""
+        device = self._listed.get(source)
+        found: dict[str, Value] = {} if device is None else dict(device.attributes)
+        if device is not None and device.type is not None:
+            found["type"] = device.type
+        place = _place_of(device)
+        if place is None and self.whereabouts.is_fixed:
+            place = self.whereabouts.at(0.0)
+        if place is not None and not self.rules.may_touch(source, found):
+            found |= self._at(*place)
+        return found
+
+    def _placed(self, sample: Sample) -> Mapping[str, Value]:
+        return self._at(*sample.place) if sample.place is not None else self._here(sample.time)
+
+    def _here(self, moment: float) -> Mapping[str, Value]:
+        place = self.whereabouts.at(moment)
+        return {} if place is None else self._at(*place)
+
+    def place(self, moment: float) -> Mapping[str, Value] | None:
+        """Where this broker is; None if that is not known."""
+        return self._here(moment) or None
+
+    def _at(self, lat: float, long: float) -> dict[str, Value]:
+        place: dict[str, Value] = {"lat": lat, "long": long}
+        if self._grid is not None:
+            place["cell"] = self._grid.cell(lat, long, self.settings.place.resolution)
+        return place
+
+    def _any_grid(self) -> Grid:
+        return self._grid or grid(self.settings.place.grid, self.settings.place.resolution)
+
+    # ---- what is active -----------------------------------------------------------------------------------------
+
+    def _activated(self, added: Sequence[ActiveFilter], dropped: Sequence[Digest], leases: Mapping[str, Lease]) -> None:
+        self.taking.change(added, dropped, leases, self._clock())
+        self.pushing.refresh()
+
+    def is_private(self, source: str) -> bool:
+        """Whether a private rule may stop or change its readings."""
+        return self.rules.may_touch(source, self.constants(source))
+
+    def epoch(self, source: str) -> int:
+        """Of its lease; 0 while it has none."""
+        return self.leases.epoch(source)
+
+    def described(self, info: MoteInfo) -> None:
+        """What a mote says of itself."""
+        now = self._clock()
+        self.present(info.source, now)
+        if info.source in self.announcer:
+            self.announcer.describe(info.source, info.abilities, now)
+
+    def may_use(self, source: str) -> bool:
+        """Whether to connect to a source: it is ours; or, without the cloud, nobody else's as far as we know."""
+        if source in self._leaving:
+            return False
+        return self.leases.epoch(source) > 0 or (self.leases.owns(source) and not self._is_connected())
+
+    def wanted(self) -> Mapping[Digest, ActiveFilter]:
+        """All that is active."""
+        return self.decider.filters
+
+    def on_mote(self, source: str, digests: Collection[Digest]) -> None:
+        """The filters that a mote evaluates from now on."""
+        self.decider.on_mote(source, digests)
+        self.taking.tick(self._clock())
+
+    def _is_connected(self) -> bool:
+        return self.uplink is not None and self.uplink.connected
+
+    # ---- its life -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until `stop`; AdapterLost when an adapter does not hear any more, whatever is tried."""
+        tasks = [asyncio.create_task(one, name=name) for name, one in self._parts().items()]
+        try:
+            async with self.acquirers:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self.taking.finish(self._clock())
+            if self.uplink is not None:
+                await self.uplink.stop()
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+                raise error
+
+    def _parts(self) -> dict[str, Any]:
+        parts = {
+            "stop": self._stopping.wait(),
+            "time": self._keep_time(),
+            "place": self._keep_place(),
+            "watchdog": self._watch(),
+        }
+        parts["uplink"] = self.outbox.run() if self.uplink is None else self.uplink.run()
+        return parts
+
+    def stop(self) -> None:
+        """Have `run` end: nothing more is heard, what can be sent soon is sent, the cloud is told."""
+        self._stopping.set()
+
+    async def _keep_place(self) -> None:
+        await self.whereabouts.run()
+        await self._stopping.wait()
+
+    async def _watch(self) -> None:
+        await self.watchdog.run()
+        await self._stopping.wait()
+
+    async def _keep_time(self) -> None:
+        while not self._stopping.is_set():
+            self.tick(self._clock())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._stopping.wait()
+
+    def tick(self, now: float) -> None:
+        """Let happen what has fallen due."""
+        place = self.whereabouts.at(now)
+        self.announcer.move(None if place is None else self.rules.place(*place, now), now)
+        silent = self.announcer.silent(now)
+        for source in silent:
+            self._leave(source)
+        if self._leaving:
+            self._forget_left(silent, now)
+        self.taking.tick(now)
+        if self._was_connected != self._is_connected():
+            self._was_connected = not self._was_connected
+            self.pushing.refresh()
+        if self.announcer.due(now):
+            self._announce(now)
+
+    def _leave(self, source: str) -> None:
+        """Give a source up: first all that concerns it goes up, under our lease; then it is announced no longer."""
+        if source not in self._leaving:
+            self.pushing.release(source)
+            self.taking.release(source)
+            self._leaving[source] = self.outbox.log.end
+
+    def _forget_left(self, silent: Collection[str], now: float) -> None:
+        """What is stored of sources that were given up is with the cloud; those that were heard again stay."""
+        oldest = next(self.outbox.log.entries(), None)
+        for source, end in list(self._leaving.items()):
+            if oldest is not None and oldest.place < end:
+                continue
+            del self._leaving[source]
+            if source in silent:
+                self._latest.pop(source, None)
+                self.announcer.forget(source, now)
+            else:
+                self.pushing.refresh()
+
+    def _announce(self, now: float) -> None:
+        if now - self._battery_at >= BATTERY_SECONDS:
+            self._battery, self._battery_at = battery(), now
+        body = self.announcer.announce()
+        self._announced = body if self._battery is None else {**body, "battery": self._battery}
+        if self.uplink is None:
+            self.announcer.departed(now)
+            return
+        self.uplink.want([source for source in self.announcer.sources if source not in self._leaving])
+        self.uplink.announce(self._announced)
+
+    def _cloud_has(self, body: Mapping[str, Any]) -> None:
+        if body is self._announced:
+            self.announcer.departed(self._clock())
+
+    # ---- what it says of itself ---------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """All of it, at this moment."""
+        return status_of(self, self._clock())
+
+    def latest(self, source: str) -> Sample | None:
+        """The sample of a source that was heard last."""
+        return self._latest.get(source)
+
+    def explain(self, publication: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """For each active filter, whether it wants this publication, and which parts of it made it so."""
+        return explain(self, publication)
+
+
+class _StateOnly:
+    """Without a cloud nothing goes up; what must survive a restart does so all the same."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def append(self, records: Sequence[OutRecord], state: Mapping[str, bytes | None] | None = None) -> None:
+        """Of these the state."""
+        del records
+        if state:
+            self._outbox.keep(state)
+
+
+def _kept(outbox: Outbox) -> dict[str, bytes]:
+    """What survived. After a loss bits may not be what the cloud has been told: they are unknown (rule S2)."""
+    kept = outbox.state()
+    if not outbox.intact:
+        bits = [key for key in kept if key.startswith(f"{BIT}:")]
+        outbox.keep(dict.fromkeys(bits))
+        kept = {key: value for key, value in kept.items() if key not in bits}
+    return kept
+
+
+def _grid_of(settings: Settings) -> Grid | None:
+    """The cells that readings and announcements have, where places are known."""
+    place = settings.place
+    if place.kind == "none" and all(device.lat is None for device in settings.device):
+        return None
+    try:
+        return grid(place.grid, place.resolution)
+    except GridError as error:
+        _log.warning("readings have no cell: %s", error)
+        return None
+
+
+def _hot(settings: Settings) -> dict[str, AnyAcquire]:
+    """The acquirers that may come and go."""
+    return {name_of(one): one for one in settings.acquire if one.enabled and not isinstance(one, AcquireMotes)}
+
+
+def _place_of(device: Device | None) -> tuple[float, float] | None:
+    return None if device is None or device.lat is None or device.long is None else (device.lat, device.long)

@@ -1,0 +1,152 @@
+"""Which filters are wanted on which motes: of sources that are ours, and whose readings no private rule touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
+
+from spinney import TRUE, ContentSubscription, Knowledge, Known
+from spinney.expression import Value
+from spinney.publication import RESERVED
+
+from .acquire import name_of
+from .active import ActiveFilter
+from .devices import DeviceTable
+from .motes import Identity, MoteInfo, Motes
+from .samples import Acquirer, Digest, Heard
+from .settings import AcquireBle, AcquireMotes, Settings
+
+EVERYTHING: Final = ActiveFilter("everything", "content", ContentSubscription(filter=TRUE), TRUE)
+"""In place of all filters, where only this broker may decide: the mote sends every sample."""
+_TYPES: Final = {float: "number", str: "string", bool: "boolean"}
+_NOT_THE_MOTES: Final = ("lat", "long", "cell", "heard", "raw")
+"""Attributes that are added here, unless constants say which; the mote must not take them for missing."""
+
+
+class Host(Protocol):
+    """What the broker is to motes."""
+
+    devices: DeviceTable
+    settings: Settings
+
+    def constants(self, source: str) -> Mapping[str, Value]:
+        """Attributes that all publications of a source have."""
+
+    def may_use(self, source: str) -> bool:
+        """Whether the source is ours."""
+
+    def is_private(self, source: str) -> bool:
+        """Whether a private rule may stop or change its readings."""
+
+    def epoch(self, source: str) -> int:
+        """Of its lease."""
+
+    def wanted(self) -> Mapping[Digest, ActiveFilter]:
+        """All that is active."""
+
+    def on_mote(self, source: str, digests: Collection[Digest]) -> None:
+        """The filters that a mote evaluates from now on."""
+
+    def described(self, info: MoteInfo) -> None:
+        """What a mote says of itself."""
+
+
+class Pushing:
+    """All acquirers of motes."""
+
+    def __init__(
+        self, host: Host, kept: Mapping[str, bytes], keep: Callable[[Mapping[str, bytes | None]], None]
+    ) -> None:
+        self._host = host
+        self._kept = kept
+        self._keep = keep
+        self._motes: list[Motes] = []
+        self._known: dict[str, Motes] = {}
+        """By source."""
+
+    def make(self, settings: AcquireMotes) -> Acquirer:
+        """The acquirer that these settings describe."""
+        adverts = (one for one in self._host.settings.acquire if isinstance(one, AcquireBle))
+        motes = Motes(
+            self._identity,
+            name=name_of(settings),
+            adapter=settings.adapter,
+            connections=settings.connections,
+            adapters={name_of(one): one.adapter for one in adverts},
+            kept=self._kept,
+            keep=self._keep,
+        )
+        self.add(motes)
+        return motes
+
+    @property
+    def sources(self) -> Collection[str]:
+        """The motes that have been heard."""
+        return self._known.keys()
+
+    def add(self, motes: Motes) -> None:
+        """Motes that somebody else has made."""
+        motes.on_table = self._host.on_mote
+        motes.on_info = self._host.described
+        self._motes.append(motes)
+
+    def _identity(self, address: str, name: str | None) -> Identity | None:
+        found = self._host.devices.identity(address, name)
+        if found is None:
+            return None
+        source, device = found
+        if device is None:
+            return Identity(source)
+        place = None if device.lat is None or device.long is None else (device.lat, device.long)
+        return Identity(source, device.rename, device.attributes, place, device.type)
+
+    def heard(self, heard: Heard) -> bool:
+        """Whether the advert is mere presence, because the samples of its mote come over GATT."""
+        hearing = [motes for motes in self._motes if self._hears(motes, heard)]
+        return bool(hearing)
+
+    def _hears(self, motes: Motes, heard: Heard) -> bool:
+        if not motes.heard(heard):
+            return False
+        source = self._host.devices.source(heard.address)
+        if source not in self._known and motes.has(source):
+            self._known[source] = motes
+            self._tell(source, motes)
+        return True
+
+    def refresh(self) -> None:
+        """Something else is active, or other sources are ours."""
+        for source, motes in list(self._known.items()):
+            if motes.has(source):
+                self._tell(source, motes)
+            else:
+                del self._known[source]
+
+    def release(self, source: str) -> None:
+        """A source is given up."""
+        motes = self._known.get(source)
+        if motes is not None:
+            motes.release(source)
+
+    def _tell(self, source: str, motes: Motes) -> None:
+        host = self._host
+        if not host.may_use(source):
+            motes.release(source)
+            return
+        filters = host.wanted()
+        if filters and host.is_private(source):
+            filters = {EVERYTHING.digest: EVERYTHING}
+        motes.want(source, filters, known(source, host.constants(source)), host.epoch(source))
+
+
+def known(source: str, constants: Mapping[str, Value]) -> Known:
+    """What the publications of a mote hold beside what it measures; they hold nothing else."""
+    knowledge = {name: Knowledge() for name in _NOT_THE_MOTES}
+    for name, kind in RESERVED.items():
+        knowledge.setdefault(name, Knowledge.from_json({"type": _TYPES[kind]}, name))
+    for name in ("valid_for", "type"):
+        knowledge[name] = Knowledge.never()
+    for name in ("id", "time"):
+        knowledge[name] = Knowledge.from_json({"type": _TYPES[RESERVED[name]], "presence": "always"}, name)
+    fixed = {name: Knowledge.constant(value) for name, value in {**constants, "source": source}.items()}
+    return Known({**knowledge, **fixed}, closed=True)

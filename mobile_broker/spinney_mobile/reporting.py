@@ -1,0 +1,101 @@
+"""What the broker says of itself: its status, and why active filters want a publication or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from .active import ActiveFilter
+from .devices import Seen
+from .status import FilterStatus, SourceStatus, Status, UplinkStatus
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+_ALWAYS_COUNTED: Final = (
+    *("sampled", "repeated", "late", "sent", "spared", "bytes_sent", "bytes_spared"),
+    *("unneeded", "bytes_unneeded"),
+    *("outside", "weak_hits", "suppressed", "others", "refused"),
+)
+
+
+def status_of(broker: Broker, now: float) -> Status:
+    """All of it, at this moment."""
+    uplink = UplinkStatus(False, None, "no cloud is set", None) if broker.uplink is None else broker.uplink.status()
+    seen = {one.source: one for one in broker.devices.seen() if one.source is not None}
+    return Status(
+        name=broker.settings.client,
+        started=broker.started,
+        now=now,
+        version=version("spinney"),
+        place=broker.place(now),
+        acquirers=broker.acquirers.status(),
+        sources=[_source(broker, name, seen.get(name)) for name in broker.announcer.sources],
+        filters=[_filter(broker, one) for one in broker.decider.filters.values()],
+        uplink=uplink,
+        outbox=broker.outbox.status(),
+        counts=_counts(broker),
+        suppressed=dict(broker.rules.suppressed),
+        notifications=broker.notifications(),
+        send=broker.settings.send,
+    )
+
+
+def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
+    status = SourceStatus(name, name, "", broker.announcer.heard(name))
+    if seen is not None:
+        status.address, status.acquirer, status.rssi, status.error = seen.address, seen.acquirer, seen.rssi, seen.error
+    sample = broker.latest(name)
+    if sample is not None:
+        status.acquirer, status.battery, status.values = sample.acquirer, sample.battery, sample.values
+        status.rssi = status.rssi if sample.rssi is None else sample.rssi
+    status.units = broker.announcer.units(name)
+    status.owned = broker.leases.owns(name)
+    status.on_mote = len(broker.decider.elsewhere(name))
+    status.sent, status.spared = broker.taking.sent[name], broker.taking.spared[name]
+    return status
+
+
+def _filter(broker: Broker, one: ActiveFilter) -> FilterStatus:
+    return FilterStatus(
+        digest=one.digest,
+        kind=one.kind,
+        text=one.text,
+        matched=broker.decider.matched[one.digest],
+        on_motes=sum(one.digest in broker.decider.elsewhere(name) for name in broker.pushing.sources),
+        root=broker.decider.is_root(one.digest),
+    )
+
+
+def _counts(broker: Broker) -> dict[str, int]:
+    uplink = {} if broker.uplink is None else asdict(broker.uplink.counts)
+    devices = {f"devices_{name}".replace(" ", "_"): count for name, count in broker.devices.counts.items()}
+    return {
+        "heard": broker.devices.counts["heard"],
+        **dict.fromkeys(_ALWAYS_COUNTED, 0),
+        **devices,
+        **{f"uplink_{name}": count for name, count in uplink.items()},
+        **broker.taking.counts,
+        "announced": broker.announcer.counts["announced"],
+        "sources_refused": broker.announcer.counts["refused"],
+        "valid_dropped": broker.taking.valid.dropped,
+        "strays": broker.decider.strays,
+        "place_refused": broker.whereabouts.refused,
+    }
+
+
+def explain(broker: Broker, publication: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For each active filter, whether it wants this publication, and which parts of it made it so."""
+    return [
+        {
+            "filter": one.digest,
+            "kind": one.kind,
+            "text": one.text,
+            "matches": (explanation := one.feed.explain(publication)).matches,
+            "why": str(explanation),
+            "parts": explanation.to_json(),
+        }
+        for one in broker.decider.filters.values()
+    ]
