@@ -58,6 +58,8 @@ class Mote:
         """None while it is being made."""
         self.next_event = 0
         """The number of the first event that is not in the outbox; 0: not known."""
+        self._dropped = (0, 0)
+        """A boot, and how many events its ring had dropped for lack of room when that was last asked."""
         self.visited_at: float | None = None
         self.clock_set: tuple[float, float] | None = None
         """When its clock was set, by the steady clock and by the one that it was set by."""
@@ -100,6 +102,12 @@ class Mote:
         self.info, self.rows = info, info.attributes
         self.names = attribute_names(info.attributes, self.identity)
         return changed
+
+    def dropped_since(self, info: Info) -> int:
+        """How many events its ring has dropped in this boot that it had not when this was asked before."""
+        boot, dropped = self._dropped
+        self._dropped = info.boot, info.events_dropped
+        return info.events_dropped - dropped if boot == info.boot else info.events_dropped
 
     @property
     def is_closed(self) -> bool:
@@ -177,6 +185,10 @@ class Mote:
         self.visited_at, self.scan = now, None
         self.failures, self.refusals, self.not_before, self.error = 0, 0, 0.0, None
 
+    def progressed(self) -> None:
+        """Something was brought about: if the connection is lost now, the next one need not wait for long."""
+        self.failures = self.refusals = 0
+
     def failed(self, why: str, now: float) -> None:
         """A connection has failed: the next one later, twice as late each time."""
         self.scan = None
@@ -189,7 +201,13 @@ class Mote:
     def to_bytes(self) -> bytes:
         """What must survive a restart: above all what numbers mean in events that wait."""
         rows = [[row.name, row.unit, row.p, row.q, row.low, row.high, row.object_id] for row in self.rows]
-        kept = {"version": _VERSION, "rows": rows, "next_event": self.next_event, "table": self.table.to_json()}
+        kept = {
+            "version": _VERSION,
+            "rows": rows,
+            "next_event": self.next_event,
+            "dropped": self._dropped,
+            "table": self.table.to_json(),
+        }
         return json.dumps(kept, separators=(",", ":")).encode()
 
     def restore(self, kept: bytes) -> None:
@@ -198,4 +216,5 @@ class Mote:
         if item["version"] == _VERSION:
             self.rows = tuple(AttributeRow(*row) for row in item["rows"])
             self.next_event = item["next_event"]
+            self._dropped = (item["dropped"][0], item["dropped"][1])
             self.table = Table.from_json(item["table"])

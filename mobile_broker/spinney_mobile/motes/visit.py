@@ -131,12 +131,12 @@ class Visit:
     async def _follow(self, info: Info) -> None:
         """Takes events until there is nothing left to do."""
         mote = self._mote
-        asked = mote.next_event
-        is_known = info.first_event <= asked <= info.next_event
-        mote.next_event = asked if is_known else info.first_event
+        if not info.first_event <= mote.next_event <= info.next_event:
+            mote.next_event = info.first_event  # of a new boot; or others have been acknowledged meanwhile
         self._newest = self._acked = mote.next_event - 1
         self._last_event = self._host.steady()
-        taking = asyncio.create_task(self._take_events(asked))
+        self._lose(mote.dropped_since(info))
+        taking = asyncio.create_task(self._take_events(mote.next_event))
         taking.add_done_callback(lambda _: self._work.set())
         try:
             await self._drained(info.next_event, taking)
@@ -174,6 +174,7 @@ class Visit:
             newest = self._newest
             await self._link.ack(newest)
             self._acked = newest
+            self._mote.progressed()
         self._look_for_losses()
 
     async def _drained(self, end: int, taking: asyncio.Task[None]) -> None:
@@ -183,15 +184,18 @@ class Visit:
                 await self._turn(taking, DRAIN_SECONDS)
 
     def _look_for_losses(self) -> None:
-        """A lost event may have been a label: then all bits are to be told anew."""
-        lost = self._link.events_lost
-        if lost == self._lost:
-            return
-        self._host.counts["events lost"] += lost - self._lost
-        logger.warning("%s: lost %d events, since its ring was full", self._mote.source, lost - self._lost)
-        self._lost = lost
-        if self.is_settled:
+        lost = self._link.events_lost - self._lost
+        if lost and self.is_settled:
             self._mote.table.shrink_count()  # we were there all the time: one sample gave more than the ring holds
+        self._lost += lost
+        self._lose(lost)
+
+    def _lose(self, lost: int) -> None:
+        """A lost event may have been a label: then all bits are to be told anew."""
+        if not lost:
+            return
+        self._host.counts["events lost"] += lost
+        logger.warning("%s: lost %d events, since its ring was full", self._mote.source, lost)
         self._mote.table.renew()
         self._host.replan(self._mote)
 
@@ -208,6 +212,7 @@ class Visit:
                 await self._switch_sampling()
                 self._tell_table()
                 self.is_settled = True
+                mote.progressed()
             left = self._last_event + HOLD_SECONDS - self._host.steady()
             if self.is_settled and (left <= 0 or self._must_leave):
                 return
@@ -252,5 +257,6 @@ class Visit:
             self._host.replan(self._mote)
             return False
         self._mote.table.changed(change)
+        self._mote.progressed()
         self._host.counts["commits"] += 1
         return True
