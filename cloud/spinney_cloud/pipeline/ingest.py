@@ -134,6 +134,13 @@ class Ingest:
 
     def start(self) -> StreamingQuery:
         """Begin after what the lake has. LogTrimmed or LogReplaced if the log does not go on from there."""
+        try:
+            return self._start()
+        except Exception:
+            self._close()
+            raise
+
+    def _start(self) -> StreamingQuery:
         after = self._lake.sequence()
         self._lake.table(DEAD_LETTERS)
         after = self._check(after)
@@ -203,8 +210,11 @@ class Ingest:
             raise IngestError(self._reason(error)) from (self._failure or error)
         finally:
             self._tell()
-            self._log.close()
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
+            self._close()
+
+    def _close(self) -> None:
+        self._log.close()
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def stop(self) -> None:
         """Finish the batch that goes on, and end."""

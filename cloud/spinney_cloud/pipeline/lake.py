@@ -251,7 +251,7 @@ class Lake:
 
     def files(self, name: str, partitions: Sequence[tuple[str, str, Any]] | None = None) -> list[str]:
         """Paths or URLs of a table's files, perhaps of some partitions only: ("date", "=", "2026-11-18")."""
-        return self.table(name).file_uris(list(partitions) if partitions else None)
+        return self.table(name).file_uris(file_pruning_predicate=list(partitions) if partitions else None)
 
     def dataset(self, name: str = OBSERVATIONS) -> Any:
         """A pyarrow dataset; filters on date, type, lat, long and times leave out files and row groups."""

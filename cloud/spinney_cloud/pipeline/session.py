@@ -19,7 +19,7 @@ HEAP = "1g"
 """Half of that is too small for Spark."""
 _CONF = Path(__file__).parent / "conf"
 
-LOCAL: Mapping[str, str] = {
+LOCAL: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -Duser.timezone=UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -28,6 +28,9 @@ LOCAL: Mapping[str, str] = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 """Of a session within this machine, where nothing else says otherwise."""
+
+PYTHON: dict[str, str] = {"spark.python.daemon.module": "spinney_cloud.pipeline.workers"}
+"""Of every session whose executors have this package before they start (a wheel that comes with a job is too late)."""
 
 COMMON: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
@@ -63,7 +66,7 @@ def session(
             builder = builder.config(key, value)
         return builder.getOrCreate()
     prepare(folder)
-    settings = {**COMMON, **(LOCAL if is_local(master) else {}), **_places(folder), **(conf or {})}
+    settings = {**COMMON, **(LOCAL | PYTHON if is_local(master) else {}), **_places(folder), **(conf or {})}
     builder = SparkSession.builder.appName(app).master(master or f"local[{cores}]")
     if is_local(master):
         settings.setdefault("spark.driver.memory", heap)

@@ -1,0 +1,33 @@
+"""What Spark forks its Python workers from (spark.python.daemon.module): with most of what they need in memory already.
+
+Each worker would else import it anew, for a second or more, at every query and for every task that finds none idle.
+Nothing here may start a thread, for what is forked would lack it: so pyarrow is left to the workers.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from pyspark import daemon
+
+MODULES = (
+    "spinney_cloud.cells",
+    "spinney_cloud.engine.repeats",
+    "spinney_cloud.log_reader",
+    "spinney_cloud.records",
+    "numpy",
+    "pyspark.sql.datasource_internal",
+)
+
+
+def preload() -> None:
+    """Import what workers import and what starts no thread."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's; nothing here multiplies matrices
+    for name in MODULES:
+        import_module(name)
+
+
+if __name__ == "__main__":
+    preload()
+    daemon.manager()
