@@ -175,6 +175,16 @@ def test_a_mote_that_is_not_heard_is_told_with_what_to_do(tmp_path: Path, capsys
     assert "the mote balcony was not heard" in capsys.readouterr().err
 
 
+def test_without_bluetooth_it_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path / 'none'}")
+    with BoardOnPty() as board:
+        assert flash.main(["--board", "esp32", "--port", board.port, "--config", str(config(tmp_path))]) == 0
+        assert "/main.py" in names(board)
+    assert "written; not listened for: there is no Bluetooth service here" in capsys.readouterr().out
+
+
 # ---- with the image
 
 

@@ -278,8 +278,9 @@ def _raw_repl(port: str) -> Any:
     with contextlib.redirect_stdout(None):  # mpremote prints what it did not expect
         transport = SerialTransport(port, baudrate=115200)
         try:
-            transport.serial.timeout = ANSWER_SECONDS
+            transport.serial.timeout = _GREETING_SECONDS
             transport.enter_raw_repl(soft_reset=False)
+            transport.serial.timeout = ANSWER_SECONDS
         except (TransportError, OSError):
             with contextlib.suppress(OSError):
                 transport.close()

@@ -19,7 +19,18 @@ from bleak.exc import BleakBluetoothNotAvailableError, BleakError
 from spinney.errors import SpinneyError
 from spinney.mote import advert
 from spinney.mote.link import MoteLink
-from spinney.mote.protocol import INFO, Info, InfoFlag, LinkError, LinkLost, MoteRefused, PairingNeeded, ProtocolError
+from spinney.mote.protocol import (
+    INFO,
+    ControlOp,
+    Info,
+    InfoFlag,
+    LinkError,
+    LinkLost,
+    MoteRefused,
+    PairingNeeded,
+    ProtocolError,
+    Status,
+)
 from spinney_tools.client_options import ERROR, INTERRUPTED, say
 
 FIND_SECONDS = 15.0
@@ -170,24 +181,37 @@ async def link_to(mote: Heard, options: argparse.Namespace, *, writes: bool = Tr
     try:
         async with MoteLink(client) as link:
             if writes:
-                await _pair(client)
+                await _pair(client, link)
             yield link
     finally:
         with contextlib.suppress(BleakError, OSError, EOFError):
             await client.disconnect()
 
 
-async def _pair(client: BleakClient) -> None:
-    """Pairs where only those who have may write; where the system does so by itself, it is left to it."""
+async def _pair(client: BleakClient, link: MoteLink) -> None:
+    """Pairs where only those who have may write; where the system does so by itself, it is left to it.
+
+    Who has not paired while that was open is disconnected by the mote.
+    """
     info = Info.decode(bytes(await client.read_gatt_char(INFO)))
     if InfoFlag.BONDED_WRITES not in info.flags:
         return
     try:
         await client.pair()
     except NotImplementedError:
-        return
+        pass
     except (BleakError, EOFError, OSError) as error:
-        raise PairingNeeded("pair", 3, f"{error or 'refused'}; {_PAIRING}", address=client.address) from error
+        raise _not_paired(client, error) from error
+    try:
+        await link.control(ControlOp.PING)
+    except LinkLost as error:
+        if InfoFlag.PAIRING_OPEN in info.flags:
+            raise
+        raise _not_paired(client, error) from error
+
+
+def _not_paired(client: BleakClient, error: Exception) -> PairingNeeded:
+    return PairingNeeded("pair", Status.NOT_ALLOWED, f"{error or 'refused'}; {_PAIRING}", address=client.address)
 
 
 _PAIRING = (
