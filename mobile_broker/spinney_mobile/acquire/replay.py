@@ -44,6 +44,7 @@ class Replay(Acquirer):
                 return
             if self.counts["samples"] == before:
                 raise AcquirerError(f"{self._settings.file}: no sample in it: {self.error or 'it is empty'}")
+            await asyncio.sleep(0)
 
     async def _once(self, sink: Sink) -> None:
         pace = _Pace(self._settings.speed, self._clock)

@@ -26,7 +26,7 @@ class SerialLines(Acquirer):
     def __init__(self, name: str, settings: AcquireSerial, clock: Callable[[], float] = time.time) -> None:
         self.name = name
         self.counts: Counter[str] = Counter()
-        """Lines, bad lines, and lines too long."""
+        """Times that it was opened, lines, bad lines, and lines too long."""
         self.error: str | None = None
         """What was wrong with the last bad line."""
         self._settings = settings
@@ -38,6 +38,7 @@ class SerialLines(Acquirer):
         ended: asyncio.Future[None] = loop.create_future()
         port = _Port(self, device, Lines(self._settings.format, self._settings.columns), sink, ended)
         loop.add_reader(device.fileno(), port.ready)
+        self.counts["opened"] += 1
         try:
             await ended
         finally:

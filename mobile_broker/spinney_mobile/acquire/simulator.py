@@ -69,10 +69,9 @@ def room(seed: int, number: int, when: float) -> dict[str, Value]:
 
 def _people(seed: int, number: int, when: float) -> float:
     """0 to 1: whether somebody is there, going over from one stay to the next."""
-    hour = when % _DAY_SECONDS / 3600
-    likely = 0.7 if 7 <= hour < 22 else 0.08
 
     def at(stay: float) -> float:
+        likely = 0.7 if 7 <= stay * _STAY_SECONDS % _DAY_SECONDS / 3600 < 22 else 0.08
         return float(_chance(seed, number, stay, "people") < likely)
 
     return _between(at, when / _STAY_SECONDS)
