@@ -118,7 +118,7 @@ class Whereabouts:
                     yield self._now(fix)
 
     async def _nmea(self) -> AsyncIterator[Fix]:
-        import serial  # type: ignore[import-untyped]  # of an extra, and ships without types
+        import serial  # of an extra
 
         if self._settings.port is None:
             raise PlaceError("place.kind = nmea: which port? Set place.port, to /dev/ttyACM0 for instance")
