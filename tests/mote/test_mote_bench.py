@@ -55,6 +55,7 @@ def test_state_filters_reach_their_targets(small: Measurement) -> None:
     state, average = found[THESIS, "state filter"], found["average of 2", "state filter"]
     assert (state["sent"], state["delivered"]) == (22, 20)
     assert state["ratio"] == 1 - 22 / 6600
+    assert found[THESIS, "interval filter"]["delivered"] == 621
     assert max(state["longest_delay_s"], average["longest_delay_s"]) <= 180
     assert state["missed"] == average["missed"] == 0
 

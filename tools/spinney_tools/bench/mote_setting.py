@@ -97,8 +97,6 @@ class Board:
 
     def observe(self, time_s: int, celsius: float) -> list[Event]:
         """Takes a sample, and sends the events that it makes."""
-        if not self.is_asked:
-            return []
         self._sample.begin(time_s, False)
         self._sample.put(0, round(celsius * TEMPERATURE.q / TEMPERATURE.p))
         if not self._labels.observe(self._sample):
