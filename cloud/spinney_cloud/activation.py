@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from spinney import FALSE, TRUE, UNKNOWN, ContentSubscription, Forest, disjoint, feed, parse
+from spinney import FALSE, UNKNOWN, ContentSubscription, Forest, disjoint, feed, parse
 from spinney.covers import Prepared
 from spinney.expression import Filter, In, Literal, Property, conjunction, properties
 from spinney.simplify import simplify
@@ -404,13 +404,8 @@ def specialised(digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: 
     subscription = needs.subscription
     assert isinstance(subscription, StateSubscription)
     given = () if subscription.only is None else (subscription.only,)
-    condition = simplify(conjunction(*only, *given), known) if only or given else TRUE
-    state = replace(
-        subscription,
-        enter=simplify(subscription.enter, known),
-        exit=simplify(subscription.exit, known),
-        only=None if condition == TRUE else condition,
-    )
+    # As it is: a reading outside of the announcement must get its bit from the original filter.
+    state = replace(subscription, only=conjunction(*only, *given)) if only else subscription
     return Active(digest, "state", left, state, sources)
 
 

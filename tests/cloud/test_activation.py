@@ -131,7 +131,7 @@ def test_a_disjoint_state_filter_goes_as_it_is_and_stands_beside_what_covers_its
     assert active[state]["kind"] == "state"
     subscription = parse(active[state]["subscription"])
     assert isinstance(subscription, StateSubscription)
-    assert (subscription.each, subscription.only) == ("room", None)
+    assert subscription.to_text() == "WHEN temp > 20 UNTIL temp <= 15 FOR room = 'kit' EACH room"
 
 
 def test_a_state_filter_that_is_not_proven_disjoint_goes_as_its_feed() -> None:
