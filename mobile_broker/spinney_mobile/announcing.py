@@ -139,7 +139,8 @@ def _is_within(area: Area | None, publication: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class _Source:
-    promises: dict[str, Promise] = field(default_factory=dict)
+    promises: Promises = field(default_factory=dict)
+    """Never changed, but replaced."""
     heard: float | None = None
     """None since a restart."""
 
@@ -187,7 +188,7 @@ class Announcer:
         self._said.append(_Said(self._promises(), self._area, 0.0))
 
     def _promises(self) -> dict[str, Promises]:
-        return {name: dict(one.promises) for name, one in self._sources.items()}
+        return {name: one.promises for name, one in self._sources.items()}
 
     # ---- what is here
 
@@ -254,11 +255,15 @@ class Announcer:
         return Area(*self._grid.centre(cell), self._grid.radius_meters(cell) * MARGIN)
 
     def sampled(self, source: str, publication: Mapping[str, Value], now: float) -> bool:
-        """A reading as it would go up; whether it is outside of what has been announced, which it widens then."""
-        if all(said.holds(source, publication) for said in self._said):
+        """A reading as it would go up; whether it is outside of what has been announced, which it widens then.
+
+        All readings of a source are, until the cloud has acted on what widened it: it may have set bits by them.
+        """
+        known = self._sources[source]
+        is_settled = self._said[0].sources.get(source) is known.promises
+        if is_settled and all(said.holds(source, publication) for said in self._said):
             return False
         self.counts["outside"] += 1
-        known = self._sources[source]
         new = {name: self._widened(source, publication, name) for name in publication}
         promises = {**known.promises, **{name: one for name, one in new.items() if one is not None}}
         if promises != known.promises and len(promises) <= MAX_ATTRIBUTES:
