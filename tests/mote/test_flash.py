@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from flash_kit import config, esp_image, names, read, run
 
 from spinney_tools.mote import boards, flash, library
 
+README = library.firmware() / "README.md"
 pytestmark = [pytest.mark.slow, pytest.mark.needs("node", "npm")]
 
 
@@ -188,6 +190,12 @@ def test_without_bluetooth_it_is_written_all_the_same(
 # ---- with the image
 
 
+def titles(told: str, folder: str, port: str, image: str = "") -> list[str]:
+    """The steps, without what differs from run to run."""
+    found = re.findall(r"^ *(\[.*?) \.\.\. ok", told.replace(folder, "") if folder else told, re.MULTILINE)
+    return [line.replace(port, "PORT").replace("ESP32_GENERIC-v1.27.0.bin", image) for line in found]
+
+
 def test_a_bare_board_gets_image_library_and_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = tmp_path / "micropython.bin"
     image.write_bytes(esp_image())
@@ -201,6 +209,9 @@ def test_a_bare_board_gets_image_library_and_configuration(tmp_path: Path, capsy
     told = capsys.readouterr().out
     assert "MicroPython v1.27.0 for ESP32" in told
     assert "its MD5 on the flash is right" in told
+    shown = re.search(r"flash --board esp32 .*?```", README.read_text("utf-8"), re.DOTALL)
+    assert shown is not None
+    assert titles(told, str(tmp_path) + "/", board.port) == titles(shown[0], "", "/dev/ttyUSB0", image.name)
 
 
 def test_another_chip_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

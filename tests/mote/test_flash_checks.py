@@ -268,3 +268,10 @@ def test_the_command_lists_what_there_is_and_refuses_what_is_not(capsys: pytest.
     assert all(f"  {name} " in told for name in mote.COMMANDS)
     assert mote.main(["burn"]) == 2
     assert "no command 'burn'; there are: flash, ls" in capsys.readouterr().err
+
+
+def test_the_readme_names_every_command_board_and_image() -> None:
+    text = (config_file.library.firmware() / "README.md").read_text("utf-8")
+    assert all(f"\n| `{name}` | " in text for name in mote.COMMANDS)
+    for board in map(boards.load, boards.names()):
+        assert f"| `{board.name}` | [{board.image}]({board.download}) |" in text
