@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -227,15 +228,15 @@ class BrokerService:
         """The tenant's first broker has come: what is wanted must be known."""
         activations = self.activations[tenant]
         await self._settled()
-        entries = await self._nats.bucket(SUBSCRIPTIONS).load()
-        for number, (key, entry) in enumerate(entries.items()):
-            if key.split(".")[1] == tenant and key not in self._loading[tenant]:
-                try:
-                    activations.subscribe(key, StoredSubscription.decode(entry.value))
-                except StoredSubscriptionError as error:
-                    self._complain(key, error)
-            if number % 50 == 0:
-                await asyncio.sleep(0)
+        async with aclosing(self._nats.bucket(SUBSCRIPTIONS).each()) as changes:
+            async for key, value, revision in changes:
+                if value is not None and key.split(".")[1] == tenant and key not in self._loading[tenant]:
+                    try:
+                        activations.subscribe(key, StoredSubscription.decode(value))
+                    except StoredSubscriptionError as error:
+                        self._complain(key, error)
+                if revision % 50 == 0:
+                    await asyncio.sleep(0)
         del self._loading[tenant]
         activations.tell_all()
         self._mark(tenant)

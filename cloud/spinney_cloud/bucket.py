@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import NamedTuple
 
 from .log_errors import Truncated
@@ -66,18 +67,29 @@ class Bucket:
 
     async def _load(self, filter_subject: str) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
+        async with aclosing(self._until_now(filter_subject)) as changes:
+            async for key, value, revision in changes:
+                if value is None:
+                    entries.pop(key, None)
+                else:
+                    entries[key] = Entry(value, revision)
+        return entries
+
+    async def _until_now(self, filter_subject: str) -> AsyncGenerator[Change, None]:
         reader = _KeyReader(self._connection, self._stream, after=0, filter_subject=filter_subject)
         try:
             async for messages in until_now(reader):
                 for message in messages:
-                    key, value, revision = self._change(message)
-                    if value is None:
-                        entries.pop(key, None)
-                    else:
-                        entries[key] = Entry(value, revision)
+                    yield self._change(message)
         finally:
             await reader.close()
-        return entries
+
+    def each(self) -> AsyncGenerator[Change, None]:
+        """As `load`, one after the other, so that a large bucket is never in memory. Close it (`aclosing`).
+
+        A key that changes meanwhile comes again, and one that was deleted lately comes without value.
+        """
+        return self._until_now(self._filter(""))
 
     async def get(self, key: str) -> Entry | None:
         """The value of one key."""

@@ -21,7 +21,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from sys import intern
 from time import monotonic
 from typing import Any, Final
 
@@ -117,10 +118,11 @@ class Delivery:
         """Know the subscriptions and the place in the log, and have a connection to the MQTT server."""
         self._service.health = self.health
         await self._answer()
-        entries = await self._log.bucket(SUBSCRIPTIONS).load()
-        for key, entry in entries.items():
-            self._on_subscription(key, entry.value)
-        newest = max((entry.revision for entry in entries.values()), default=0)
+        newest = 0
+        async with aclosing(self._log.bucket(SUBSCRIPTIONS).each()) as changes:
+            async for key, value, revision in changes:
+                self._on_subscription(key, value)
+                newest = revision
         resumed = await self._resume()
         await self.client.start()
         if self.backlog.topics:
@@ -170,7 +172,7 @@ class Delivery:
     def _on_subscription(self, name: str, value: bytes | None) -> None:
         """A key of the bucket: `slot.tenant.owner.sid`."""
         _, tenant, owner, sid = name.split(".")
-        key: Key = (tenant, owner, sid)
+        key: Key = (intern(tenant), intern(owner), sid)  # one of each, not one for each subscription
         if value is None:
             self.queues.forget(key)
             self.status.forget(key)

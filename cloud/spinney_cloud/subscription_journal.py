@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -69,7 +69,7 @@ class Journal:
     def rewrite(self, at: int) -> None:
         """Go on in a new file that has only what counts."""
         place = self.place()
-        self.begin(read(self._folder, place)[0], at)
+        self.begin(read(self._folder, place), at)
 
     def place(self) -> dict[str, Any]:
         """What a snapshot must know, now that all so far is with the operating system."""
@@ -82,15 +82,15 @@ class Journal:
         assert self._file is not None
         os.fsync(self._file.fileno())
 
-    def resume(self, place: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    def resume(self, place: Mapping[str, Any]) -> Live:
         """Go on from a snapshot's place: what comes after it is cut off, since it is read from the log again."""
         self.close()
-        live, lines = read(self._folder, place)
+        live = read(self._folder, place)
         self._path = self._folder / place["file"]
         os.truncate(self._path, place["length"])
         self._file = self._path.open("ab")
         self._length, self._checksum = place["length"], place["checksum"]
-        self._live, self._dead = len(live), lines - len(live)
+        self._live, self._dead = len(live), live.lines - len(live)
         return live
 
     def __enter__(self) -> Self:
@@ -112,8 +112,39 @@ class Journal:
                 path.unlink(missing_ok=True)
 
 
-def read(folder: Path, place: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], int]:
-    """The subscriptions that there were at a snapshot's place, by key, and the number of lines that say so."""
+class Live(Mapping[str, dict[str, Any]]):
+    """The subscriptions that a journal's bytes say there are. Each is read when it is asked for: all would be much."""
+
+    def __init__(self, data: bytes) -> None:
+        self.lines = 0
+        self._data = data
+        self._starts: dict[str, int] = {}
+        """Of the line that says what a key is now."""
+        start = 0
+        while start < len(data):
+            end = data.index(b"\n", start)
+            item = orjson.loads(data[start:end])
+            if item["value"] is None:
+                self._starts.pop(item["key"], None)
+            else:
+                self._starts[item["key"]] = start
+            start = end + 1
+            self.lines += 1
+
+    def __getitem__(self, key: str) -> dict[str, Any]:
+        start = self._starts[key]
+        value: dict[str, Any] = orjson.loads(self._data[start : self._data.index(b"\n", start)])["value"]
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._starts)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+
+def read(folder: Path, place: Mapping[str, Any]) -> Live:
+    """The subscriptions that there were at a snapshot's place, by key."""
     path = folder / Path(place["file"]).name
     try:
         with path.open("rb") as file:
@@ -122,12 +153,4 @@ def read(folder: Path, place: Mapping[str, Any]) -> tuple[dict[str, dict[str, An
         raise JournalDamaged(f"{path}: {error.strerror}") from error
     if (len(data), zlib.crc32(data)) != (place["length"], place["checksum"]):
         raise JournalDamaged(f"{path}: {len(data)} bytes that are not those of the snapshot")
-    live: dict[str, dict[str, Any]] = {}
-    lines = data.splitlines()
-    for line in lines:
-        item = orjson.loads(line)
-        if item["value"] is None:
-            live.pop(item["key"], None)
-        else:
-            live[item["key"]] = item["value"]
-    return live, len(lines)
+    return Live(data)

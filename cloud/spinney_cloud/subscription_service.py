@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -127,14 +128,13 @@ class SubscriptionService:
 
     async def start(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Read the bucket, and begin to work."""
-        for key, entry in (await self._bucket.load()).items():
-            try:
-                stored = StoredSubscription.decode(entry.value)
-            except StoredSubscriptionError as error:
-                self.damaged += 1
-                log.error("%s is passed over: %s", key, error)
-                continue
-            self._know(key, stored)
+        async with aclosing(self._bucket.each()) as changes:
+            async for key, value, _ in changes:
+                try:
+                    self._know(key, None if value is None else StoredSubscription.decode(value))
+                except StoredSubscriptionError as error:
+                    self.damaged += 1
+                    log.error("%s is passed over: %s", key, error)
         recovered = await recover(self._log, self.table.starts())
         self._decided = self._decided_before = recovered.decided
         for key, change in recovered.changes.items():

@@ -113,7 +113,7 @@ def test_a_journal_gives_the_subscriptions_as_they_were_at_each_snapshot(journal
             now[key] = value
         places.append((journal.place(), dict(now)))
     for place, wanted in places:
-        assert read(tmp_path, place)[0] == wanted
+        assert read(tmp_path, place) == wanted
 
 
 def test_what_follows_a_snapshot_is_cut_off_and_written_again(journal: Journal, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_follows_a_snapshot_is_cut_off_and_written_again(journal: Journal, 
     with Journal(tmp_path) as again:
         assert again.resume(place) == {"a": {"n": 0}}
         again.append(2, "c", {"n": 3})
-        assert read(tmp_path, again.place())[0] == {"a": {"n": 0}, "c": {"n": 3}}
+        assert read(tmp_path, again.place()) == {"a": {"n": 0}, "c": {"n": 3}}
 
 
 def test_a_journal_that_is_not_the_snapshot_s_is_damaged(journal: Journal, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_long_journal_goes_on_in_a_new_file(
     new = journal.place()
     assert new["file"] != old["file"]
     assert new["length"] < old["length"] / 10
-    assert read(tmp_path, new)[0] == read(tmp_path, old)[0] == {"a": {"n": 19}}
+    assert read(tmp_path, new) == read(tmp_path, old) == {"a": {"n": 19}}
     journal.remove_others({old["file"]})
     assert len(list(tmp_path.iterdir())) == 2
     journal.remove_others(set())
@@ -189,7 +189,7 @@ def test_the_copy_writes_what_was_at_the_instant_while_the_process_goes_on(
     assert (taker.published.sequence, taker.floor) == (5, 5)
     found = snapshots.read(snapshots.newest_first()[0])
     assert len(found.state["value"]) == 300_000
-    assert read(tmp_path, found.state["journal"])[0] == {"a": {"n": 0}}
+    assert read(tmp_path, found.state["journal"]) == {"a": {"n": 0}}
     assert taker.pause_seconds < 1.0
 
 

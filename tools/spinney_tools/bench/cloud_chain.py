@@ -24,6 +24,9 @@ RATE = 500
 LATENCY_SECONDS = 8.0
 SINGLES = 60_000
 MANY_SUBSCRIPTIONS = 100_000
+WARM_SUBSCRIPTIONS = 2_000
+"""Made before memory is looked at, so that what processes need anyway is not counted."""
+SETTLE_SECONDS = 5.0
 WAIT_SECONDS = 120.0
 
 P50_MS = 2.5
@@ -32,6 +35,8 @@ P99_MS = 8.0
 SHARE = 0.6
 """Of the rate at which the server delivers to a subscriber on paho that discards everything."""
 MANY_SECONDS = 20.0
+MANY_BYTES = 1024
+"""For each of many subscriptions, in all our processes together."""
 
 Progress = Callable[[str], None]
 
@@ -49,10 +54,17 @@ class Measurement:
             ("p50 above the bare server's, in ms", f["chain_p50_ms"] - f["bare_p50_ms"], P50_MS),
             ("p99 above the bare server's, in ms", f["chain_p99_ms"] - f["bare_p99_ms"], P99_MS),
             ("seconds for 100,000 subscriptions", f["many_s"], MANY_SECONDS),
+            ("bytes for each of them", self.bytes_each, MANY_BYTES),
         )
         out = [f"{what}: {value:.2f} instead of {most:g}" for what, value, most in limits if value > most]
         share = f["singles_per_s"] / f["discarded_per_s"]
         return out + ([f"single readings: {share:.2f} of paho's rate instead of {SHARE}"] if share < SHARE else [])
+
+    @property
+    def bytes_each(self) -> float:
+        """For a subscription, without the server's."""
+        sizes: dict[str, float] = self.figures["many_bytes"]
+        return sum(sizes.values()) - sizes["nats-server"]
 
     def as_json(self) -> dict[str, Any]:
         """Everything that was measured."""
@@ -70,8 +82,13 @@ def measure(progress: Progress) -> Measurement:
         progress("measuring single readings")
         figures |= _singles(bare, cloud)
     with running_cloud() as cloud:
+        asyncio.run(_subscribe(cloud.mqtt_port, "warm", WARM_SUBSCRIPTIONS))
+        before = cloud.own_bytes()
         progress(f"subscribing {MANY_SUBSCRIPTIONS:,} times")
         figures["many_s"] = asyncio.run(_subscribe(cloud.mqtt_port, "many", MANY_SUBSCRIPTIONS, while_matching=True))
+        time.sleep(SETTLE_SECONDS)
+        after = cloud.own_bytes()
+        figures["many_bytes"] = {name: (after[name] - before[name]) / MANY_SUBSCRIPTIONS for name in before}
     return Measurement(figures)
 
 
@@ -320,6 +337,7 @@ def table(found: Measurement) -> Table:
     """One row for each question."""
     f = found.figures
     share = f["singles_per_s"] / f["discarded_per_s"]
+    sizes = [(name, size) for name, size in f["many_bytes"].items() if name != "nats-server"]
     rows = (
         (
             f"publish to notify at {RATE}/s, {SUBSCRIPTIONS:,} subscriptions, p50",
@@ -339,6 +357,12 @@ def table(found: Measurement) -> Table:
             "",
             f"{f['many_s']:.1f} s",
             f"{MANY_SECONDS:g} s",
+        ),
+        (
+            f"memory for each of them ({', '.join(f'{name} {number(size)}' for name, size in sizes if size > 0)})",
+            f"{number(f['many_bytes']['nats-server'])} bytes",
+            f"{number(found.bytes_each)} bytes",
+            f"{MANY_BYTES:,} bytes",
         ),
     )
     notes = (

@@ -32,13 +32,20 @@ class RunningCloud:
 
     def cpu_seconds(self) -> dict[str, float]:
         """User and system time of each process so far, by name."""
-        used = {}
+        times = {name: process.cpu_times() for name, process in self._processes().items()}
+        return {name: used.user + used.system for name, used in times.items()}
+
+    def own_bytes(self) -> dict[str, int]:
+        """Memory that is each process's alone, by name."""
+        return {name: process.memory_full_info().uss for name, process in self._processes().items()}
+
+    def _processes(self) -> dict[str, psutil.Process]:
+        found = {}
         for child in psutil.Process(self.pid).children(recursive=True):
             words = child.cmdline()
             name = words[words.index("spinney_cloud.service") + 1] if "spinney_cloud.service" in words else child.name()
-            times = child.cpu_times()
-            used[name] = times.user + times.system
-        return used
+            found[name] = child
+        return found
 
 
 @contextlib.contextmanager
