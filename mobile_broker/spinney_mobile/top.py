@@ -12,6 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
+from .pages import ago, shown, size
+
 EVERY_SECONDS: Final = 1.0
 _BARS: Final = ((-60, "▂▄▆█"), (-75, "▂▄▆ "), (-88, "▂▄  "), (-999, "▂   "))
 """Signal from this many dBm on."""
@@ -139,7 +141,7 @@ def head(status: Mapping[str, Any]) -> str:
     )
     sent, spared = counts.get("sent", 0), counts.get("spared", 0)
     if status["send"] == "all":
-        share = f" ({spared / sent:.0%} of them not needed)" if sent else ""
+        share = f" ({counts.get('unneeded', 0) / sent:.0%} of them not needed)" if sent else ""
         became = f"sent {sent:,}{share}"
     else:
         share = f" ({spared / (sent + spared):.0%})" if sent + spared else ""
@@ -195,27 +197,3 @@ def signal(rssi: int | None) -> str:
     if rssi is None:
         return ""
     return f"{next(bars for level, bars in _BARS if rssi >= level)} {rssi}"
-
-
-def shown(value: object) -> str:
-    """A value in few characters."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
-
-
-def ago(seconds: float) -> str:
-    """How long, in one unit."""
-    for limit, factor, unit in ((1, 0, "now"), (90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / factor:.0f} {unit}" if factor else unit
-    return f"{seconds / 86_400:.0f} d"
-
-
-def size(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"

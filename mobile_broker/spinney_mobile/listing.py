@@ -1,0 +1,120 @@
+"""What a broker has heard and does, as lines of text; and a scan where none runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from .acquire import Acquirers, make
+from .decode import Registry
+from .devices import DeviceTable
+from .pages import ago, shown, size
+from .samples import Heard, Sample
+from .settings import AcquireMotes, Settings
+
+_LONGEST_VALUES: Final = 60
+
+
+class _Scan:
+    """A Sink that only looks."""
+
+    def __init__(self, devices: DeviceTable) -> None:
+        self._devices = devices
+
+    def heard(self, heard: Heard) -> None:
+        """Note it."""
+        self._devices.take(heard)
+
+    def sampled(self, sample: Sample) -> None:
+        """Nothing: it is no device that settings could allow."""
+
+
+async def scan(settings: Settings, seconds: float) -> list[dict[str, Any]]:
+    """All devices that the settings' acquirers hear in this time."""
+    devices = DeviceTable(Registry.installed(), settings.devices, settings.device)
+    acquirers = Acquirers(_Scan(devices))
+    for each in settings.acquire:
+        if each.enabled and not isinstance(each, AcquireMotes):
+            acquirers.add(make(each))
+    async with acquirers:
+        await asyncio.sleep(seconds)
+    return [one.to_json() for one in devices.seen()]
+
+
+def devices(found: Sequence[Mapping[str, Any]]) -> str:
+    """As a table."""
+    if not found:
+        return "Nothing has been heard. spinney mobile doctor says whether something stands in the way."
+    rows: list[tuple[str, ...]] = [("address", "name", "signal", "every", "decoder", "taken as", "values")]
+    rows += [_device(one) for one in sorted(found, key=lambda one: -(one["rssi"] or -999))]
+    return table(rows)
+
+
+def _device(one: Mapping[str, Any]) -> tuple[str, ...]:
+    values = ", ".join(f"{name} {shown(value)}" for name, value in one["values"].items())
+    said = one["error"] or values or ", ".join(one["hints"])
+    taken = one["source"] or "" if one["allowed"] else "-"
+    every = "" if one["interval"] is None else f"{one['interval']:.1f} s"
+    signal = "" if one["rssi"] is None else f"{one['rssi']} dBm"
+    return one["address"], one["name"] or "", signal, every, one["decoder"] or "", taken, said[:_LONGEST_VALUES]
+
+
+def summary(status: Mapping[str, Any]) -> str:
+    """A few lines."""
+    return "\n".join(_summary(status))
+
+
+def _summary(status: Mapping[str, Any]) -> Iterator[str]:
+    uplink, outbox, counts, now = status["uplink"], status["outbox"], status["counts"], status["now"]
+    yield f"{status['name']}, version {status['version']}, running for {ago(now - status['started'])}"
+    yield "cloud      " + ("connected" if uplink["connected"] else f"not connected: {uplink['error']}")
+    waiting = f"{outbox['records']:,} readings wait, {size(outbox['bytes'])}"
+    yield f"outbox     {waiting}" + (f", {outbox['dropped']:,} were dropped" if outbox["dropped"] else "")
+    yield f"readings   {counts.get('sampled', 0):,} heard, {saved(status)}"
+    if status["suppressed"]:
+        yield "private    " + ", ".join(f"{count:,} by {name}" for name, count in status["suppressed"].items())
+    yield f"wanted     {len(status['filters']):,} active filters"
+    for each in status["acquirers"]:
+        last = f", last {ago(now - each['last_heard'])} ago" if each["last_heard"] else ""
+        problem = f": {each['error']}" if each["error"] else ""
+        yield f"{each['name']:<10} {each['state']}, {each['heard']:,} heard{last}{problem}"
+    rows = [
+        (one["name"], ago(now - one["heard"]), ", ".join(f"{k} {shown(v)}" for k, v in one["values"].items()))
+        for one in status["sources"]
+    ]
+    if rows:
+        yield f"\n{table([('source', 'heard', 'values'), *rows])}"
+
+
+def saved(status: Mapping[str, Any]) -> str:
+    """What was sent, and what demand-driven sending spares or would spare."""
+    counts = status["counts"]
+    sent, spared = counts.get("sent", 0), counts.get("spared", 0)
+    if status["send"] != "all":
+        return f"{sent:,} sent, {spared:,} spared ({size(counts.get('bytes_spared', 0))})"
+    unneeded, saved_bytes = counts.get("unneeded", 0), counts.get("bytes_unneeded", 0)
+    share = f" ({unneeded / sent:.0%})" if sent else ""
+    return (
+        f"all {sent:,} sent; nobody wanted {unneeded:,}{share} of them, {size(saved_bytes)}: --send wanted saves that"
+    )
+
+
+def explanation(answer: Mapping[str, Any]) -> str:
+    """Each active filter, those that match first."""
+    filters = answer["filters"]
+    lines = [", ".join(f"{name} {shown(value)}" for name, value in answer["publication"].items())]
+    matching = sum(each["matches"] for each in filters)
+    lines.append(f"{matching} of {len(filters)} active filters want it." if filters else "There is no active filter.")
+    for each in sorted(filters, key=lambda each: not each["matches"]):
+        lines.append(f"\n{each['kind']}  {each['text']}")
+        lines += [f"  {line}" for line in each["why"].splitlines()]
+    return "\n".join(lines)
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Columns that line up."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
