@@ -170,7 +170,11 @@ class Decider:
             if digest not in self._states or epoch == NOBODY:
                 self.strays += 1
                 continue
-            label = self._states[digest].take(mark, epoch)
+            running = self._states[digest]
+            label = running.take(mark, epoch)
+            if not self._index.is_elsewhere(digest, id.source):
+                running.join(id.source)  # while it changes hands both evaluate it, and the mote may have seen more
+                self._index.settle(digest, id.source, running.evaluator)
             self._note(digest, id.source, label)
             if label is not None:
                 labels[digest] = label

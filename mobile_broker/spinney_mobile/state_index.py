@@ -129,6 +129,10 @@ class StateIndex:
         known = self._sources.get(source)
         return () if known is None else known.elsewhere
 
+    def is_elsewhere(self, digest: Digest, source: str) -> bool:
+        """Whether somebody else evaluates the filter for the source."""
+        return digest in self._source(source).elsewhere
+
     def forget(self, source: str) -> None:
         """A source is given up."""
         self._sources.pop(source, None)
