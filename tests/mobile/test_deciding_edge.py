@@ -1,0 +1,112 @@
+"""Edge = centre with the mobile broker's own classes, and the cloud's engine and activations (design 6.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from placed_world import World
+
+from spinney import parse
+from spinney.subscription import DeadBand, Subscription
+
+# What every world is made from: text, options, and whether enter and exit are disjoint.
+PLAIN: list[tuple[str, dict[str, Any], bool]] = [
+    ("WHEN x > 3 UNTIL x < 2", {}, True),
+    ("WHEN x > 3 UNTIL x < 2 EACH room", {}, True),
+    ("WHEN x > 2 UNTIL x <= 2 EACH room", {}, True),
+    ("WHEN x > 4.5 UNTIL x <= 4 ONCE", {}, True),
+    ("WHEN x > 2 UNTIL x <= 2 ONCE", {}, True),
+    ("WHEN x >= 2 UNTIL x < 2 FOR y > 0 EACH room", {}, True),
+    ("WHEN x > 3 UNTIL x < 2 FOR source = 'mote-0' OR source = 'sensor-1'", {}, True),
+    ("WHEN x > 3 UNTIL x < 2 ONCE", {"lost": 5.0}, True),
+    ("WHEN x > 2 UNTIL x <= 2 EACH room", {"lost": 3.0}, True),
+    ("WHEN x > 1 UNTIL y > 0 EACH room", {}, False),
+    ("WHEN x > 2 UNTIL x > 2", {}, False),
+    ("x > 3 AND y > 0", {}, True),
+    ("x > 4.5", {}, True),
+    ("TOP 2 OVER 5s BY x DESC WHERE y > 0 EACH room", {}, True),
+    ("TOP 2 OVER LAST 4 BY x", {}, True),
+]
+# A cloud that has evaluated something until the owner does cannot hand over runs, dead bands or what it holds back.
+OF_OWNERS: list[tuple[str, dict[str, Any], bool]] = [
+    ("WHEN x > 2 UNTIL x <= 2 EACH room", {"reorder": 2.0}, True),
+    ("WHEN x > 2 UNTIL x <= 2", {"debounce": 2.0}, True),
+    ("WHEN x > 2 UNTIL x <= 2 EACH room", {"debounce": 1.0}, True),
+    ("WHEN x > 2 UNTIL x <= 2 ONCE", {"dead_band": DeadBand(attribute="x", by=2.0)}, True),
+]
+
+
+def subscription(n: int, text: str, options: dict[str, Any]) -> Subscription:
+    parsed = parse(text)
+    assert isinstance(parsed, Subscription)
+    return replace(parsed, id=f"{n}: {text} {options or ''}", **options)
+
+
+@st.composite
+def worlds(draw: st.DrawFn, limits: bool) -> World:
+    pool = PLAIN if limits else PLAIN + OF_OWNERS
+    chosen = draw(st.lists(st.sampled_from(pool), min_size=2, max_size=4, unique_by=lambda one: repr(one)))
+    return World([(subscription(n, *one[:2]), one[2]) for n, one in enumerate(chosen)], limits=limits)
+
+
+_READINGS = [
+    {"x": x, "room": room, **others}
+    for x, room, others in product((0.0, 2.0, 3.0, 5.0), ("a", "b"), ({}, {"y": 1.0}, {"y": 2.0}, {"y": 0.0}))
+]
+_ODD_ONES = [{"y": 1.0}, {"x": 4.0, "room": 1.0}, {"x": 4.0, "room": True}, {"x": "4", "room": "a"}, {"x": 4.0}]
+SAMPLES = st.sampled_from(
+    [("sample", *one) for one in product(range(4), _READINGS, (False,))]
+    + [("sample", *one) for one in product(range(4), _READINGS[::3] + _ODD_ONES, (True, False))]
+)
+CHANGES = st.sampled_from(
+    [("flush", *one) for one in product((0, 1), (1, 3, 9), (0, 1, 3))]
+    + [("start", n) for n in range(4)]
+    + [("move", *one) for one in product(range(4), (0, 1))]
+    + [("table", *one) for one in product((0, 1), range(8))]
+    + [("reboot", 0), ("reboot", 1), ("crash", 0), ("crash", 1), ("crash", 2)]
+    + [("announce", 0), ("announce", 1), ("settle",), ("settle",)]
+    + [("leave", n) for n in range(4)]
+    + [("back", n) for n in range(4)]
+    + [("tick", seconds) for seconds in (0.5, 1.0, 3.0, 6.0)]
+)
+HISTORIES = st.lists(st.one_of(SAMPLES, SAMPLES, SAMPLES, CHANGES), min_size=1, max_size=100)
+
+
+def check(world: World, history: list[tuple[Any, ...]]) -> None:
+    for index in range(len(world.subscriptions) - 1):
+        world.start(index)
+    for name, *arguments in history:
+        getattr(world, name)(*arguments)
+    world.finish()
+    edge, centre = world.answers()
+    assert edge == centre
+    event(f"told: {min(len(centre) // 10, 5)}0 or more")
+    event("spared" if world.kept else "all went up")
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(worlds(limits=False), HISTORIES)
+def test_where_everything_is_announced_the_edge_tells_what_one_place_tells(
+    world: World, history: list[tuple[Any, ...]]
+) -> None:
+    check(world, history)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(worlds(limits=True), HISTORIES)
+def test_readings_outside_of_their_announcement_change_nothing_of_what_is_told(
+    world: World, history: list[tuple[Any, ...]]
+) -> None:
+    check(world, history)
+
+
+@pytest.mark.soak
+@settings(max_examples=8_000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.one_of(worlds(limits=False), worlds(limits=True)), HISTORIES)
+def test_the_edge_tells_what_one_place_tells_many_times_over(world: World, history: list[tuple[Any, ...]]) -> None:
+    check(world, history)
