@@ -66,7 +66,8 @@ AREAS: Mapping[str, Area] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What is simulated. `series` is a CSV file that is replayed; `extra` more entries of the motes' config.json."""
+    """What is simulated. `series` is a CSV file that is replayed, `columns` its names where they are not ours; `extra`
+    more entries of the motes' config.json."""
 
     motes: int = 200
     brokers: int = 5
@@ -75,6 +76,7 @@ class Plan:
     seed: int = 0
     interval_s: int = 60
     series: Path | None = None
+    columns: Mapping[str, str] | None = None
     recorded: Path | None = None
     subscription: Subscription | None = None
     extra: Mapping[str, Any] | None = None
@@ -172,7 +174,9 @@ class City:
         scenario = SCENARIOS[self.plan.scenario]
         sources = [Source(self._anywhere(), self._chance.uniform(20.0, 120.0)) for _ in range(_SOURCES)]
         made = Pollution(scenario, sources, self.plan.seed)
-        return made if self.plan.series is None else replay(self.plan.series, made, self.start_s)
+        if self.plan.series is None:
+            return made
+        return replay(self.plan.series, made, self.start_s, self.plan.columns)
 
     def _make_mote(self, number: int) -> VirtualMote:
         name = f"m{number:04d}"

@@ -27,6 +27,7 @@ examples:
   spinney sim city --speed max --minutes 60           an hour, as fast as this machine can
   spinney sim city --filter "WHEN NO2 > 60 UNTIL NO2 < 40"   the filter runs on the motes; what does it save?
   spinney sim city --replay series.csv --out -        real series, publications on standard output
+  spinney sim city --replay series.csv --columns time=Date NO2="NO2 (ug/m3)"    whose columns are called otherwise
 
 The same seed gives the same city and the same publications.
 exit codes: 0 the minutes are over, 2 something was wrong, 130 stopped by Ctrl-C
@@ -66,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="of the city's time; else Ctrl-C")
     parser.add_argument("--filter", metavar="TEXT", help="a subscription that runs on the motes")
     parser.add_argument("--replay", type=Path, metavar="CSV", help="series with a column time, in place of the field")
+    parser.add_argument(
+        "--columns", type=_renamed, nargs="+", default=[], metavar="NAME=COLUMN", help="what the CSV calls otherwise"
+    )
     parser.add_argument("--others", type=Path, nargs="?", const=RECORDED, metavar="FILE", help="other makers' adverts")
     parser.add_argument("--out", metavar="FILE", help="publications as JSON lines (-: standard output)")
     parser.add_argument("--json", action="store_true", help="the summary as a JSON object")
@@ -77,6 +81,13 @@ def _count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError("must not be below 0")
     return number
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    name, _, column = text.partition("=")
+    if not name or not column:
+        raise argparse.ArgumentTypeError(f"{text!r}: NAME=COLUMN, such as temperature=temp_c")
+    return name, column
 
 
 def _speed(text: str) -> float:
@@ -95,6 +106,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         seed=options.seed,
         interval_s=max(1, options.interval),
         series=options.replay,
+        columns=dict(options.columns),
         recorded=options.others,
         subscription=spinney.parse(options.filter) if options.filter else None,
     )

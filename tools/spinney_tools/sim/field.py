@@ -150,14 +150,20 @@ class Replay:
         return column[bisect.bisect_right(self.times_s, self.times_s[0] + into_s) - 1]
 
 
-def replay(file: Path, rest: Field, start_s: float) -> Replay:
-    """Reads a CSV file, .gz or not: a column `time` (epoch seconds or ISO 8601), and one named for each quantity."""
+def replay(file: Path, rest: Field, start_s: float, renamed: Mapping[str, str] | None = None) -> Replay:
+    """Reads a CSV file, .gz or not: a column `time` (epoch seconds or ISO 8601), and one named for each quantity.
+
+    `renamed` has the file's names of columns by ours, where they differ.
+    """
     whole = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     with io.StringIO(whole.decode("utf-8-sig"), newline="") as lines:
         rows = csv.DictReader(lines)
-        names = list(rows.fieldnames or ())
+        names = _names(file, list(rows.fieldnames or ()), renamed or {})
+        rows.fieldnames = names
         if "time" not in names:
-            raise SeriesError(f"{file}:1: no column `time`; the columns are: {', '.join(names)}")
+            raise SeriesError(
+                f"{file}:1: no column `time`; the columns are: {', '.join(names)}; --columns time=... says which it is"
+            )
         times: list[float] = []
         columns: dict[str, list[float | None]] = {name: [] for name in names if name != "time"}
         for row in rows:
@@ -170,6 +176,15 @@ def replay(file: Path, rest: Field, start_s: float) -> Replay:
     if not times:
         raise SeriesError(f"{file}: no rows")
     return Replay(times, columns, rest, start_s)
+
+
+def _names(file: Path, names: list[str], renamed: Mapping[str, str]) -> list[str]:
+    """Our names of the file's columns; one that is taken by another column leaves that one out."""
+    for name, column in renamed.items():
+        if column not in names:
+            raise SeriesError(f"{file}:1: no column {column!r} for {name}; the columns are: {', '.join(names)}")
+    ours = {column: name for name, column in renamed.items()}
+    return [ours.get(column) or (f"{column} (of the file)" if column in renamed else column) for column in names]
 
 
 def _time(text: str | None, where: str) -> float:
