@@ -276,7 +276,7 @@ _GREETING_SECONDS = 3
 
 def _raw_repl(port: str) -> Any:
     with contextlib.redirect_stdout(None):  # mpremote prints what it did not expect
-        transport = SerialTransport(port, baudrate=115200)
+        transport: Any = SerialTransport(port, baudrate=115200)
         try:
             transport.serial.timeout = _GREETING_SECONDS
             transport.enter_raw_repl(soft_reset=False)
