@@ -34,6 +34,7 @@ from .numbering import Numbers, next_boot
 from .payloads import arrow_payload
 from .pump import Pump
 from .replies import Replies
+from .retention import required_readers
 from .service import Service
 from .settings import Settings
 from .source_owners import SourceOwners
@@ -221,7 +222,7 @@ class Gateway:
         return {"ready": not why, "holds": holds} | ({"why": "; ".join(why)} if why else {})
 
     def _watch(self) -> None:
-        watch, streams, both = self.metrics.watch, self.metrics.watch_streams, (LOG, NOTES)
+        watch, watch_each = self.metrics.watch, self.metrics.watch_each
         watch("pending", "Messages that are not acknowledged yet", lambda: len(self.arriving.arrivals))
         watch("pending_bytes", "Bytes of these", lambda: self.arriving.arrivals.bytes)
         watch("records", "Records that went to the log", lambda: self.commit.records)
@@ -235,12 +236,16 @@ class Gateway:
         watch("disk_free_bytes", "Free space where the log is", lambda: self.disk.free)
         watch("disk_full", "Whether that is below the floor", lambda: self.disk.full)
         watch("keeper_failures", "Times that the keeper could not purge", lambda: self.keeper.failures)
-        streams("purged", "Messages that the keeper purged", both, lambda name: self.keeper.purged[name])
-        streams("held", "Messages kept beyond the limits for a reader", both, self._held)
+        streams = [(LOG,), (NOTES,)]
+        watch_each(
+            "purged", "Messages that the keeper purged", ("stream",), streams, lambda name: self.keeper.purged[name]
+        )
+        pairs = [(name, reader) for (name,) in streams for reader in required_readers(name, pipeline=True)]
+        watch_each("held", "Messages kept beyond the limits for a reader", ("stream", "reader"), pairs, self._held)
 
-    def _held(self, stream: str) -> float:
+    def _held(self, stream: str, reader: str) -> float:
         hold = self.keeper.holds.get(stream)
-        return 0 if hold is None else hold.messages
+        return hold.messages if hold is not None and hold.reader == reader else 0
 
 
 def _max_payload(settings: Settings) -> int:

@@ -60,11 +60,18 @@ class GatewayMetrics(Collector):
         """A gauge that is asked when it is looked at."""
         Gauge(f"spinney_gateway_{name}", text, registry=self._registry).set_function(value)
 
-    def watch_streams(self, name: str, text: str, streams: tuple[str, ...], value: Callable[[str], float]) -> None:
-        """The same for each stream."""
-        gauge = Gauge(f"spinney_gateway_{name}", text, ["stream"], registry=self._registry)
-        for stream in streams:
-            gauge.labels(stream).set_function(partial(value, stream))
+    def watch_each(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        values: Iterable[tuple[str, ...]],
+        value: Callable[..., float],
+    ) -> None:
+        """The same for each of these values of labels."""
+        gauge = Gauge(f"spinney_gateway_{name}", text, labels, registry=self._registry)
+        for each in values:
+            gauge.labels(*each).set_function(partial(value, *each))
 
 
 def _one(name: str, text: str, value: float) -> CounterMetricFamily:

@@ -135,7 +135,7 @@ def test_an_operator_releases_a_reader_until_it_has_come_further(nats: NatsServe
             await read_up_to(made, "matcher", LOG, 5)
             async with made.gateway():
                 await until(lambda: held_by(made, "matcher"), "the matcher to be named")
-                assert await made.metric(f'held{{stream="{LOG}"}}') > 0
+                assert await made.metric(f'held{{reader="matcher",stream="{LOG}"}}') > 0
                 answer = orjson.loads(await made.log.ask("gateway", "release", b'{"reader":"matcher"}'))
                 assert answer == {"ok": True, "reader": "matcher", "floor": 5}
                 assert await bytes_of(made, LOG) <= 40_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 
 from .address import Access
 from .dialogue import ANSWER_SECONDS, MAX_EVENTS, Dialogue, Member
@@ -18,8 +19,10 @@ from .link import Event, Link
 class Connection(Dialogue):
     """Between one client and the server. `connect`, `publish` from the member's methods, `close`."""
 
-    def __init__(self, access: Access, client_id: str, *, clean: bool, member: Member) -> None:
-        super().__init__(access, member)
+    def __init__(
+        self, access: Access, client_id: str, *, clean: bool, member: Member, at_most_once: Collection[str] = ()
+    ) -> None:
+        super().__init__(access, member, at_most_once=at_most_once)
         self._client_id = client_id
         self._clean = clean
         self._events: Handover[Event] = Handover(MAX_EVENTS)
