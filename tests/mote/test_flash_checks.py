@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from flash_kit import config, esp_image, uf2_image
+from spinney_mote.ota import is_library_file
 
 from spinney_tools import mote
-from spinney_tools.mote import boards, cable, config_file, flash, image, ports, shell, writing
+from spinney_tools.mote import boards, cable, config_file, flash, image, library, ports, shell, writing
 from spinney_tools.mote.boards import Board
 from spinney_tools.mote.errors import FlashError
 
@@ -111,7 +112,7 @@ def test_toml_becomes_the_json_that_the_mote_reads(tmp_path: Path) -> None:
 
 
 def test_the_sample_configuration_is_right_for_the_esp32() -> None:
-    assert config_file.read(config_file.library.firmware() / "mote.toml", ESP32).name == "balcony"
+    assert config_file.read(library.firmware() / "mote.toml", ESP32).name == "balcony"
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,31 @@ def test_all_buses_can_be_looked_at_without_their_hardware(tmp_path: Path) -> No
     text += "[buses.door]\nkind = 'pin'\npin = 5\n[[sensors]]\ndriver = 'digital'\nbus = 'door'\n"
     text += "[buses.line]\nkind = 'uart'\ntx = 17\nrx = 16\n[[sensors]]\ndriver = 'pms5003'\nbus = 'line'\n"
     assert config_file.read(config(tmp_path, text), ESP32).name == "mote"
+
+
+# ---- the library
+
+
+@pytest.mark.parametrize("board", [None, ESP32], ids=["as it is", "compiled"])
+def test_an_update_holds_the_library_and_own_drivers_and_nothing_that_the_mote_would_refuse(
+    tmp_path: Path, board: Board | None
+) -> None:
+    (tmp_path / "wind.py").write_text("x = 1\n")
+    files = library.over_the_air(board, None, [tmp_path / "wind.py"])
+    ending = "py" if board is None else "mpy"
+    assert {f"spinney_mote/{name}.{ending}" for name in ("__init__", "life", "drivers/bme280", "drivers/wind")} <= set(
+        files
+    )
+    assert all(is_library_file(name) and name.endswith(f".{ending}") for name in files)
+    assert f"spinney_mote/plain_viper.{ending}" not in files
+
+
+def test_a_library_that_does_not_compile_is_told_with_its_line(tmp_path: Path) -> None:
+    package = tmp_path / "spinney_mote"
+    package.mkdir()
+    (package / "__init__.py").write_text("def (:\n")
+    with pytest.raises(FlashError, match=r"__init__\.py: mpy-cross: (?s:.*)line 1"):
+        library.over_the_air(ESP32, package)
 
 
 # ---- the port
@@ -271,7 +297,7 @@ def test_the_command_lists_what_there_is_and_refuses_what_is_not(capsys: pytest.
 
 
 def test_the_readme_names_every_command_board_and_image() -> None:
-    text = (config_file.library.firmware() / "README.md").read_text("utf-8")
+    text = (library.firmware() / "README.md").read_text("utf-8")
     assert all(f"\n| `{name}` | " in text for name in mote.COMMANDS)
     for board in map(boards.load, boards.names()):
         assert f"| `{board.name}` | [{board.image}]({board.download}) |" in text

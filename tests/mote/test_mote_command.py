@@ -353,10 +353,15 @@ def test_flash_hears_the_mote_that_it_has_flashed(tmp_path: Path) -> None:
         options = flash.parser().parse_args(["--board", "esp32", "--listen", "5"])
         return [await flash.listen(options, "hut"), await flash.listen(options, "shed")]
 
-    heard, other = on_air(tmp_path, scene)
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    heard, other = on_air(tmp_path / "one", scene)
     assert heard is not None
     assert re.fullmatch(rf"hut at {ADDRESS}, -?\d+ dBm: temperature 20", heard), heard
     assert other is None
+    heard, _ = on_air(tmp_path / "two", scene, sensors=[])
+    assert heard is not None
+    assert heard.endswith("no readings yet")
 
 
 # ---- a process of its own

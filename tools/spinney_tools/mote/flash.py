@@ -302,19 +302,19 @@ def hear_mote(options: argparse.Namespace, name: str) -> str | None:
 
 
 async def listen(options: argparse.Namespace, name: str) -> str | None:
-    """The first advert of a mote of this name, in words."""
+    """What the mote of this name says: its first advert with readings, or, where none has any, that it is there."""
     from . import radio
 
     wanted = argparse.Namespace(mote=name, seconds=options.listen, adapter=options.adapter)
     found: list[radio.Heard] = []
 
     def heard(mote: radio.Heard) -> bool:
-        if mote.name == name and mote.readings:
-            found.append(mote)
-        return bool(found)
+        if mote.name == name:
+            found[:] = [mote]
+        return bool(found and found[0].readings)
 
     await radio.listen(wanted, heard)
     if not found:
         return None
     mote = found[0]
-    return f"{name} at {mote.address}, {mote.rssi} dBm: {readings(mote.readings)}"
+    return f"{name} at {mote.address}, {mote.rssi} dBm: {readings(mote.readings) or 'no readings yet'}"

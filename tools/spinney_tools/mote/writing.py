@@ -25,11 +25,24 @@ Progress = Callable[[int, int], None]
 
 
 def esptool_words(port: str, baud: int, board: Board, image: Path | None) -> list[str]:
-    """The command: what erases and writes, or without an image only asks the chip what it is."""
-    words = [sys.executable, "-m", "esptool", "--port", port, "--baud", str(baud)]
+    """The command: what erases and writes, or without an image only asks the chip what it is.
+
+    That at the speed at which every boot loader begins: a board without a reset circuit stays at it in between.
+    """
+    words = [sys.executable, "-m", "esptool", "--port", port]
     if image is None:
         return [*words, "--after", "no-reset", "chip-id"]
-    return [*words, "--chip", board.chip, "write-flash", "--erase-all", hex(board.offset), str(image)]
+    return [
+        *words,
+        "--baud",
+        str(baud),
+        "--chip",
+        board.chip,
+        "write-flash",
+        "--erase-all",
+        hex(board.offset),
+        str(image),
+    ]
 
 
 def check_chip(port: str, baud: int, board: Board) -> str:
