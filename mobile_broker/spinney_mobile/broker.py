@@ -105,7 +105,7 @@ class Broker:
             listeners=listeners,
         )
         self.acquirers = Acquirers(self, silent_seconds=settings.watchdog.silent, clock=clock)
-        self.pushing = Pushing(self, kept, outbox.keep)
+        self.pushing = Pushing(self, kept, outbox.keep, clock)
         self._add_acquirers()
         self.watchdog = Watchdog(settings.watchdog, self.acquirers)
         self.activations.start(kept)
@@ -126,7 +126,7 @@ class Broker:
 
     def _add_acquirer(self, one: AnyAcquire) -> None:
         try:
-            self.acquirers.add(self.pushing.make(one) if isinstance(one, AcquireMotes) else make(one))
+            self.acquirers.add(self.pushing.make(one) if isinstance(one, AcquireMotes) else make(one, self._clock))
         except (AcquirerError, ImportError) as error:
             _log.error("%s: %s", name_of(one), error)
 

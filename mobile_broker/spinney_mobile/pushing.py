@@ -55,11 +55,16 @@ class Pushing:
     """All acquirers of motes."""
 
     def __init__(
-        self, host: Host, kept: Mapping[str, bytes], keep: Callable[[Mapping[str, bytes | None]], None]
+        self,
+        host: Host,
+        kept: Mapping[str, bytes],
+        keep: Callable[[Mapping[str, bytes | None]], None],
+        clock: Callable[[], float],
     ) -> None:
         self._host = host
         self._kept = kept
         self._keep = keep
+        self._clock = clock
         self._motes: list[Motes] = []
         self._known: dict[str, Motes] = {}
         """By source."""
@@ -75,6 +80,7 @@ class Pushing:
             adapters={name_of(one): one.adapter for one in adverts},
             kept=self._kept,
             keep=self._keep,
+            clock=self._clock,
         )
         self.add(motes)
         return motes

@@ -64,7 +64,6 @@ class Listener:
         self.presence: list[bool] = []
         self.kept: dict[str, bytes] = dict(kept or {})
         self.deaf_to_scans = False
-        loop = asyncio.get_running_loop()
         self.ble = BleAdverts(adapter, AcquireBle(adapter=adapter, mode=mode), clock)
         self.motes = Motes(
             identify,
@@ -72,7 +71,6 @@ class Listener:
             kept=self.kept,
             keep=self._keep,
             clock=clock,
-            steady=loop.time,
             **options,
         )
         self.motes.on_table = self._on_table

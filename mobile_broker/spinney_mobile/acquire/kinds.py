@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from ..samples import Acquirer, AcquirerError
@@ -16,30 +18,30 @@ from ..settings import (
 )
 
 
-def make(settings: AnyAcquire) -> Acquirer:
+def make(settings: AnyAcquire, clock: Callable[[], float] = time.time) -> Acquirer:
     """The acquirer that these settings describe; AcquirerError for what they cannot mean."""
     name = name_of(settings)
     match settings:
         case AcquireBle():
             from .ble import BleAdverts
 
-            return BleAdverts(name, settings)
+            return BleAdverts(name, settings, clock)
         case AcquireMqtt():
             from .mqtt import MqttTopics
 
-            return MqttTopics(name, settings)
+            return MqttTopics(name, settings, clock)
         case AcquireSerial():
             from .serial import SerialLines
 
-            return SerialLines(name, settings)
+            return SerialLines(name, settings, clock)
         case AcquireReplay():
             from .replay import Replay
 
-            return Replay(name, settings)
+            return Replay(name, settings, clock)
         case AcquireSimulator():
             from .simulator import Simulator
 
-            return Simulator(name, settings)
+            return Simulator(name, settings, clock)
         case AcquireMotes():
             raise AcquirerError("motes need the whole broker, and are made by it")
 

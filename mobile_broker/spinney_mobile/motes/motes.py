@@ -64,11 +64,9 @@ class Motes(Acquirer):
         keep: Callable[[Mapping[str, bytes | None]], None] = lambda _: None,
         dial: Dial = dial,
         clock: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.clock = clock
-        self.steady = steady
         self.counts: Counter[str] = Counter()
         self.on_table: Callable[[str, Collection[Digest]], None] = lambda _, __: None
         """Told which filters' bits the mote of a source keeps from now on."""
@@ -96,6 +94,11 @@ class Motes(Acquirer):
         self._dialling: dict[str | None, asyncio.Lock] = {}
         self._wake = asyncio.Event()
         self._last_heard: float | None = None
+
+    @staticmethod
+    def steady() -> float:
+        """Seconds that go by whatever becomes of the clock."""
+        return asyncio.get_running_loop().time()
 
     # ---- what others say
 

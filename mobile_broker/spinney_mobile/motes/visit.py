@@ -41,9 +41,10 @@ class Host(Protocol):
     counts: Counter[str]
     clock: Callable[[], float]
     """Seconds since 1970."""
-    steady: Callable[[], float]
-    """Seconds that go by whatever becomes of the clock."""
     on_table: Callable[[str, Collection[Digest]], None]
+
+    def steady(self) -> float:
+        """Seconds that go by whatever becomes of the clock."""
 
     def told(self, mote: Mote, info: Info) -> None:
         """The mote has said what it is."""
