@@ -53,6 +53,24 @@ def test_virtual_time_with_a_speed_is_paced_by_real_time() -> None:
     assert 0.19 <= time.monotonic() - began < 5
 
 
+def test_the_pace_of_virtual_time_can_be_changed_and_time_goes_on_from_where_it_was() -> None:
+    async def run() -> list[float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, clock.VirtualLoop)
+        times = []
+        for speed in (clock.AS_FAST_AS_POSSIBLE, 200.0, 1000.0, clock.AS_FAST_AS_POSSIBLE):
+            loop.pace(speed)
+            began = time.monotonic()
+            await asyncio.sleep(20)
+            assert time.monotonic() - began >= 0.99 * 20 / speed
+            times.append(loop.time())
+        with pytest.raises(ValueError, match="above 0"):
+            loop.pace(0)
+        return times
+
+    assert clock.run(run()) == pytest.approx([20, 40, 60, 80], abs=1e-6)
+
+
 @pytest.mark.parametrize("metres", [1.0, 10.0, 100.0])
 def test_rssi_falls_with_the_distance_by_the_published_formula(metres: float) -> None:
     async def scan() -> set[int]:

@@ -41,6 +41,11 @@ class _Selector(selectors.DefaultSelector):
         self.now_s = min(until_s, max(self.now_s, self._paced_s())) if ready else until_s
         return ready
 
+    def pace(self, speed: float) -> None:
+        self.speed = speed
+        if speed != AS_FAST_AS_POSSIBLE:
+            self._origin_s = time.monotonic() - self.now_s / speed
+
     def _paced_s(self) -> float:
         """Where the clock would be by real time; nowhere, if it only jumps."""
         if self.speed == AS_FAST_AS_POSSIBLE:
@@ -52,13 +57,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """`speed` virtual seconds pass in a real one, or fewer, if there is much to do."""
 
     def __init__(self, speed: float = AS_FAST_AS_POSSIBLE) -> None:
-        if not speed > 0:
-            raise ValueError(f"the speed must be above 0, not {speed}")
-        self._virtual = _Selector(speed)
+        self._virtual = _Selector(_positive(speed))
         super().__init__(self._virtual)
 
     def time(self) -> float:
         return self._virtual.now_s
+
+    def pace(self, speed: float) -> None:
+        """Another speed from now on: a slow one where what is real must keep up with what is virtual."""
+        self._virtual.pace(_positive(speed))
+
+
+def _positive(speed: float) -> float:
+    if not speed > 0:
+        raise ValueError(f"the speed must be above 0, not {speed}")
+    return speed
 
 
 def run(main: Coroutine[Any, Any, T], speed: float = AS_FAST_AS_POSSIBLE) -> T:
