@@ -1,0 +1,180 @@
+"""The whole way: unchanged firmware on virtual motes, mobile brokers, a real cloud, a subscriber by the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Self
+
+import pytest
+from clouds import Cloud
+from motes_kit import HOT, SOURCE, programs
+from radio_kit import OTHER, Scene, on_air
+from uplink_kit import REAL
+
+from spinney.client import Handle, Notification, Subscriber
+from spinney_mobile.broker import Broker
+from spinney_mobile.outbox import Outbox
+from spinney_mobile.settings import AcquireBle, AcquireMotes, Settings
+from spinney_mobile.settings import Cloud as CloudSettings
+from spinney_tools.sim.clock import VirtualLoop
+
+pytestmark = pytest.mark.slow
+
+DEADLINE_SECONDS = 60.0
+SLOWLY = 0.1
+"""Virtual seconds to a real one, while it counts how many pass: the cloud's own work is real."""
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[Cloud]:
+    with Cloud(tmp_path / "cloud", program=REAL) as running:
+        yield running
+
+
+async def until(holds: Callable[[], object], what: str) -> None:
+    """Looks again and again, for a real minute at most."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_SECONDS:g} s for: {what}"
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def mobile(folder: Path, name: str, cloud: Cloud, adapter: str = "hci0") -> AsyncIterator[Broker]:
+    """A mobile broker, stopped at the end of the block as SIGTERM does it."""
+    settings = Settings(
+        name=name,
+        data=folder / name,
+        cloud=CloudSettings(url=f"mqtt://127.0.0.1:{cloud.port('MQTT')}"),
+        acquire=(AcquireBle(adapter=adapter), AcquireMotes(adapter=adapter)),
+    )
+    began = time.time()
+    outbox = Outbox(settings.data / "outbox", settings.outbox)
+    settings.data.mkdir(parents=True)
+    outbox.open()
+    broker = Broker(settings, outbox, clock=lambda: began + asyncio.get_running_loop().time())
+    running = asyncio.create_task(broker.run())
+    try:
+        yield broker
+    finally:
+        broker.stop()
+        await running
+        outbox.close()
+
+
+def is_owner(broker: Broker) -> bool:
+    return broker.epoch(SOURCE) > 0
+
+
+class Reader:
+    """A subscriber whose notifications are kept."""
+
+    def __init__(self, cloud: Cloud, name: str = "reader") -> None:
+        self.told: list[Notification] = []
+        self._queue: queue.SimpleQueue[Notification] = queue.SimpleQueue()
+        self.client = Subscriber(name, server=f"mqtt://127.0.0.1:{cloud.port('MQTT')}")
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.client.connect, DEADLINE_SECONDS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.client.close)
+
+    async def subscribe(self, text: str) -> Handle:
+        """Waits until the cloud has accepted it."""
+        return await asyncio.to_thread(
+            self.client.subscribe, text, callback=self._queue.put, timeout_seconds=DEADLINE_SECONDS
+        )
+
+    def read(self) -> list[Notification]:
+        while not self._queue.empty():
+            self.told.append(self._queue.get_nowait())
+        return self.told
+
+    def values(self) -> list[tuple[str, object]]:
+        return [(one.why, (one.publication or {}).get("temperature")) for one in self.read()]
+
+
+def play(folder: Path, scenario: Callable[[Scene], Awaitable[None]]) -> None:
+    folder.mkdir()
+    on_air(folder, scenario, speed=1.0)
+
+
+def test_a_subscription_made_in_the_cloud_changes_what_a_mote_transmits_within_two_seconds(
+    tmp_path: Path, cloud: Cloud
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        async with mobile(tmp_path, "edge", cloud) as broker, Reader(cloud) as reader:
+            await until(lambda: is_owner(broker), "the lease of the mote")
+            assert programs(scene) == []
+            assert scene.life.ring.next & 0xFFFF == 1, "it has transmitted nothing but adverts"
+            loop.pace(SLOWLY)
+            asked = loop.time()
+            handle = await reader.subscribe(HOT)
+            await until(lambda: programs(scene), "the filter on the mote")
+            assert loop.time() - asked < 2.0
+            loop.pace(1.0)
+            for temperature in (30.0, 26.0, 24.0, 20.0, 21.0, 28.0):
+                scene.readings["temperature"] = temperature
+                taken = scene.life.samples
+                await until(lambda before=taken: scene.life.samples >= before + 2, "two samples")
+            await until(lambda: len(reader.read()) >= 3, "three notifications")
+            assert reader.values() == [("enter", 30.0), ("exit", 20.0), ("enter", 28.0)]
+            assert scene.life.ring.next & 0xFFFF <= 1 + 4, "a label each, and perhaps one that told the first bit"
+            await asyncio.to_thread(handle.unsubscribe)
+            await until(lambda: not programs(scene), "the filter to be withdrawn")
+
+    play(tmp_path / "mote", scenario)
+
+
+def test_two_brokers_hear_one_mote_and_the_subscriber_hears_it_once(tmp_path: Path, cloud: Cloud) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.add_broker(OTHER, "hci1")
+        async with (
+            Reader(cloud) as reader,
+            mobile(tmp_path, "other", cloud, "hci1") as other,
+            mobile(tmp_path, "one", cloud) as one,
+        ):
+            await until(lambda: is_owner(one) != is_owner(other), "one of them to own the mote")
+            owner, idle = (one, other) if is_owner(one) else (other, one)
+            await until(lambda: SOURCE in idle.announcer, "the other to hear it, too")
+            await reader.subscribe("temperature > 25")
+            await until(lambda: programs(scene), "the filter on the mote")
+            scene.readings["temperature"] = 30.0
+            await until(lambda: len(reader.read()) >= 5, "notifications")
+            ids = [one.publication["id"] for one in reader.told if one.publication]
+            assert len(ids) == len(set(ids)) == len(reader.told)
+            assert reader.client.repeated == 0
+            assert idle.taking.counts["sent"] == 0
+            assert owner.taking.counts["sent"] >= 5
+
+    play(tmp_path / "mote", scenario)
+
+
+def test_when_the_owner_of_a_mote_goes_the_next_one_goes_on_and_no_exit_is_missed(tmp_path: Path, cloud: Cloud) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.add_broker(OTHER, "hci1")
+        async with Reader(cloud) as reader, mobile(tmp_path, "first", cloud, "hci1") as first:
+            await until(lambda: is_owner(first), "the first lease")
+            await reader.subscribe(HOT)
+            async with mobile(tmp_path, "next", cloud) as following:
+                await until(lambda: SOURCE in following.announcer, "the second to hear it, too")
+                scene.readings["temperature"] = 30.0
+                await until(lambda: reader.values() == [("enter", 30.0)], "the enter")
+                first.stop()
+                scene.readings["temperature"] = 20.0
+                await until(lambda: is_owner(following), "the next lease")
+                await until(lambda: reader.values() == [("enter", 30.0), ("exit", 20.0)], "the exit")
+                scene.readings["temperature"] = 31.0
+                await until(lambda: len(reader.values()) == 3, "the next enter")
+                assert following.taking.counts["sent"] >= 2
+
+    play(tmp_path / "mote", scenario)
