@@ -96,7 +96,9 @@ class LoopConnection(Dialogue):
                 self.drop("no answer")
                 return
             due = self._member.work(now) if self._up else answer_due
-            if not self._take_events():
+            if self._take_events():
+                await asyncio.sleep(0)  # what is due may be another now
+            else:
                 await self._events.soon(None if due is None else max(due - now, 0.0))
 
     async def _idle(self, seconds: float) -> None:
@@ -106,11 +108,11 @@ class LoopConnection(Dialogue):
             self._take_events()
 
     def _take_events(self) -> bool:
-        """Handle what is there; whether there may be more."""
-        for _ in range(AT_ONCE):
+        """Handle what is there; whether there was anything."""
+        for number in range(AT_ONCE):
             event = self._events.take(0)
             if event is None:
-                return False
+                return number > 0
             self._handle(event)
         return True
 
