@@ -24,6 +24,7 @@ from .cells import Grid, GridError, grid
 from .dead_letters import DeadLetters
 from .deciding import BIT, Decider
 from .decode import Registry
+from .decode.spinney import Description
 from .devices import DeviceTable
 from .leases import Lease, Leases
 from .listening import Listener
@@ -222,6 +223,7 @@ class Broker:
         """What a mote says of itself."""
         now = self._clock()
         self.present(info.source, now)
+        self.devices.describe(info.address, Description(info.rows, info.boot, info.sequence))
         if info.source in self.announcer:
             self.announcer.describe(info.source, info.abilities, now)
 

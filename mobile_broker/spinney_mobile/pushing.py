@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
@@ -89,6 +90,18 @@ class Pushing:
     def sources(self) -> Collection[str]:
         """The motes that have been heard."""
         return self._known.keys()
+
+    def counts(self) -> Mapping[str, int]:
+        """Connections, failures, events and the like, of all motes."""
+        total: Counter[str] = Counter()
+        for motes in self._motes:
+            total.update({name.replace(" ", "_"): count for name, count in motes.counts.items()})
+        return total
+
+    def trouble(self, source: str) -> str | None:
+        """What is wrong with a source that is a mote."""
+        motes = self._known.get(source)
+        return None if motes is None else motes.trouble(source)
 
     def add(self, motes: Motes) -> None:
         """Motes that somebody else has made."""

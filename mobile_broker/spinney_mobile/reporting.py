@@ -51,6 +51,7 @@ def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
     if sample is not None:
         status.acquirer, status.battery, status.values = sample.acquirer, sample.battery, sample.values
         status.rssi = status.rssi if sample.rssi is None else sample.rssi
+    status.error = broker.pushing.trouble(name) or status.error
     status.units = broker.announcer.units(name)
     status.owned = broker.leases.owns(name)
     status.on_mote = len(broker.decider.elsewhere(name))
@@ -77,6 +78,7 @@ def _counts(broker: Broker) -> dict[str, int]:
         **dict.fromkeys(_ALWAYS_COUNTED, 0),
         **devices,
         **{f"uplink_{name}": count for name, count in uplink.items()},
+        **{f"motes_{name}": count for name, count in broker.pushing.counts().items()},
         **broker.taking.counts,
         "announced": broker.announcer.counts["announced"],
         "sources_refused": broker.announcer.counts["refused"],

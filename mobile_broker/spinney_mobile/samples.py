@@ -100,6 +100,8 @@ class Acquirer(ABC):
 
     name: str
     """Unique among the acquirers, and how settings, metrics and pages call it."""
+    may_be_silent: bool = False
+    """That nothing comes is no sign that anything is wrong."""
 
     @abstractmethod
     async def run(self, sink: Sink) -> None:

@@ -58,7 +58,8 @@ class _Kept(Sink):
         elif self.error is not None:
             state = "failed"
         else:
-            state = "silent" if self.clock() - newest > silent_seconds else "hearing"
+            is_silent = self.clock() - newest > silent_seconds and not self.acquirer.may_be_silent
+            state = "silent" if is_silent else "hearing"
         return AcquirerStatus(self.acquirer.name, state, self.last, self.count, self.error)
 
 

@@ -52,6 +52,8 @@ class Motes(Acquirer):
     `kept` is what `keep` was given, by key, before the last restart.
     """
 
+    may_be_silent = True
+
     def __init__(
         self,
         identify: Callable[[str, str | None], Identity | None],
@@ -147,6 +149,11 @@ class Motes(Acquirer):
             self._set_wanted(mote, None)
             mote.told_bits = None
             self.on_table(source, ())
+
+    def trouble(self, source: str) -> str | None:
+        """Why the last connection to a source's mote failed; None if it did not."""
+        mote = self._motes.get(self._sources.get(source, ""))
+        return None if mote is None else mote.error
 
     def has(self, source: str) -> bool:
         """Whether a source is a mote."""
