@@ -110,6 +110,7 @@ class Source:
     epoch: int = 0
     boot: int = 1
     sequence: int = 0
+    here: bool = True
     table: dict[Digest, Evaluator] = field(default_factory=dict)
 
 
@@ -164,6 +165,8 @@ class World:
     def sample(self, n: int, values: dict[str, Any], repeated: bool) -> None:
         """A source measures; its owner and the other broker hear it, maybe twice."""
         source = self.sources[n % len(self.sources)]
+        if not source.here:
+            return
         self.clock += CONTENT_SECONDS + 1
         moment = float(values.get("time", self.clock))
         given = {name: value for name, value in values.items() if name != "time"}
@@ -186,12 +189,19 @@ class World:
             self._log(Entry(None, entry.epoch, frozenset(), entry.records))
 
     def move(self, n: int, to: int) -> None:
-        """A source gets another owner, after the old one has told all and sent all."""
+        """A source gets another owner, after the old one has told all and sent all; one that was away is back."""
         source = self.sources[n % len(self.sources)]
-        self.brokers[source.owner].taking.release(source.name)
-        self.flush(source.owner, FOREVER, 1)
-        source.table = {}
+        self._release(source)
+        source.here = True
         self._lease(source, to % len(self.brokers))
+        self._announce_here(source.name, over=False)
+
+    def leave(self, n: int) -> None:
+        """A source goes."""
+        source = self.sources[n % len(self.sources)]
+        self._release(source)
+        source.here = False
+        self._announce_here(source.name, over=True)
 
     def table(self, n: int, indices: int) -> None:
         """The filters that a mote keeps bits of are others now, as far as its owner has them.
@@ -199,6 +209,8 @@ class World:
         A run of debounce, and where a dead band was left, do not go along with the bit (rule S2): these stay.
         """
         source = self.sources[n % 2]
+        if not source.here:
+            return
         owner = self.brokers[source.owner]
         states = [
             (one.digest, one.subscription)
@@ -231,7 +243,7 @@ class World:
             return
         self.brokers[n].start()
         for source in self.sources:
-            if source.owner == n:
+            if source.owner == n and source.here:
                 self.brokers[n].taking.decider.on_mote(source.name, list(source.table))
 
     def announce(self, n: int) -> None:
@@ -250,15 +262,6 @@ class World:
         for broker in self.brokers:
             broker.announcer.due(self.clock)
             broker.taking.tick(self.clock)
-
-    def leave(self, n: int) -> None:
-        """A source's announcement is over, or (another time) it is back."""
-        source = self.sources[n % len(self.sources)]
-        self._here(source.name, over=True)
-
-    def back(self, n: int) -> None:
-        """A source is announced again."""
-        self._here(self.sources[n % len(self.sources)].name, over=False)
 
     def tick(self, seconds: float) -> None:
         """Time passes in the log."""
@@ -283,6 +286,12 @@ class World:
             sample.source, sample.values, sample.time, sample.heard, "test", id.boot, id.sequence, marks=found
         )  # fmt: skip
 
+    def _release(self, source: Source) -> None:
+        if source.here:
+            self.brokers[source.owner].taking.release(source.name)
+            self.flush(source.owner, FOREVER, 1)
+            source.table = {}
+
     def _lease(self, source: Source, to: int) -> None:
         self.epoch += 1
         source.owner, source.epoch = to, self.epoch
@@ -303,7 +312,7 @@ class World:
             change = broker.active.apply((broker.active.epoch or 0) + 1, items, [], full=True)
             broker.taking.change(change.added, change.dropped, broker.leases.known, self.clock)
 
-    def _here(self, source: str, *, over: bool) -> None:
+    def _announce_here(self, source: str, *, over: bool) -> None:
         self.centre.announce(source, not over, self.now)
         self._apply(Announced(TENANT, (source,), over))
 

@@ -71,7 +71,6 @@ CHANGES = st.sampled_from(
     + [("reboot", 0), ("reboot", 1), ("crash", 0), ("crash", 1), ("crash", 2)]
     + [("announce", 0), ("announce", 1), ("settle",), ("settle",)]
     + [("leave", n) for n in range(4)]
-    + [("back", n) for n in range(4)]
     + [("tick", seconds) for seconds in (0.5, 1.0, 3.0, 6.0)]
 )
 HISTORIES = st.lists(st.one_of(SAMPLES, SAMPLES, SAMPLES, CHANGES), min_size=1, max_size=100)

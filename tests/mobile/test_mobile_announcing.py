@@ -1,0 +1,263 @@
+"""Announcements: promises that readings are held against, widened by those outside, told not too often (design 2)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from deciding_kit import NOW
+
+from spinney_cloud.announcements import Announcement, read_announcement
+from spinney_mobile import announcing as module
+from spinney_mobile.announcing import BURST, GATHER_SECONDS, GONE_SECONDS, REFILL_SECONDS, SETTLE_SECONDS, Announcer
+from spinney_mobile.cells import H3
+from spinney_mobile.samples import Ability
+
+TEMP = {"temp": Ability(-40.0, 85.0, "Cel")}
+ZAGREB = (45.815, 15.977)
+
+
+def announcer(kept: dict[str, bytes] | None = None, **more: Any) -> Announcer:
+    return Announcer(kept, grid=H3(), abilities=lambda _: TEMP, **more)
+
+
+def settle(found: Announcer, now: float) -> None:
+    found.announce()
+    found.departed(now)
+    found.due(now + SETTLE_SECONDS)
+
+
+def reading(**values: Any) -> dict[str, Any]:
+    return {"id": "m1:1:1", "source": "m1", "time": NOW, **values}
+
+
+def promised(**values: Any) -> Announcer:
+    """One that has announced what this reading has."""
+    found = announcer()
+    found.hear("m1", NOW)
+    found.sampled("m1", reading(**values), NOW)
+    settle(found, NOW)
+    return found
+
+
+def read(found: Announcer) -> Announcement:
+    """What the cloud makes of it."""
+    said = read_announcement(json.loads(json.dumps({**found.body(), "session": "s"})), "default", "pi", NOW)
+    assert isinstance(said, Announcement)
+    return said
+
+
+def agrees(found: Announcer, publication: dict[str, Any]) -> bool:
+    """Whether the cloud would expect it."""
+    return read(found).sources["m1"].known.agrees({k: v for k, v in publication.items() if k != "source"})
+
+
+# ---- what is said
+
+
+def test_sources_are_announced_with_attributes_units_and_limits() -> None:
+    found = promised(temp=20.0, door=True, room="kitchen")
+    assert found.body()["sources"] == [
+        {
+            "name": "m1",
+            "attributes": {
+                "temp": {"type": "number", "min": -40.0, "max": 85.0, "unit": "Cel"},
+                "door": {"type": "boolean"},
+                "room": {"type": "string"},
+            },
+        }
+    ]
+    assert found.units("m1") == {"temp": "Cel"}
+
+
+def test_the_cloud_understands_it_and_readings_agree_with_what_it_knows_then() -> None:
+    found = announcer()
+    found.hear("m1", NOW, {"room": "kitchen", "lat": 45.8, "long": 15.9})
+    found.move(ZAGREB, NOW)
+    found.sampled("m1", reading(temp=20.0, flag=True), NOW)
+    said = read(found)
+    assert said.sources["m1"].known.agrees({"id": "x", "temp": 20.0, "flag": True, "room": "kitchen", "lat": 45.8})
+    assert not said.sources["m1"].known.agrees({"id": "x", "temp": 90.0})
+    assert said.place is not None
+
+
+def test_what_decoders_know_is_announced_before_anything_is_measured() -> None:
+    found = announcer()
+    found.hear("m1", NOW)
+    found.describe("m1", TEMP, NOW)
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(temp=20.0), NOW)
+
+
+# ---- what is outside
+
+
+def test_a_reading_within_is_not_outside() -> None:
+    assert not promised(temp=20.0, room="a").sampled("m1", reading(temp=85.0, room="b"), NOW)
+
+
+@pytest.mark.parametrize("values", [{"temp": 85.1}, {"temp": "hot"}, {"co2": 400.0}, {"temp": True}])
+def test_a_reading_outside_is_counted_and_widens_the_promise(values: dict[str, Any]) -> None:
+    found = promised(temp=20.0)
+    before = found.counts["outside"]
+    assert found.sampled("m1", reading(**values), NOW)
+    assert found.counts["outside"] == before + 1
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(**values), NOW)
+    assert not found.sampled("m1", reading(temp=-40.0), NOW)
+    assert agrees(found, reading(**values))
+
+
+def test_until_the_cloud_has_acted_on_it_all_readings_of_a_widened_source_are_outside() -> None:
+    found = promised(temp=20.0)
+    found.sampled("m1", reading(temp=90.0), NOW)
+    found.announce()
+    assert found.sampled("m1", reading(temp=20.0), NOW)
+    found.departed(NOW)
+    found.due(NOW + SETTLE_SECONDS - 1)
+    assert found.sampled("m1", reading(temp=20.0), NOW)
+    found.due(NOW + SETTLE_SECONDS)
+    assert not found.sampled("m1", reading(temp=20.0), NOW)
+
+
+def test_an_announcement_that_cannot_depart_settles_nothing() -> None:
+    found = promised(temp=20.0)
+    found.sampled("m1", reading(temp=90.0), NOW)
+    for n in range(3):
+        found.announce()
+        found.due(NOW + 1e6 * n)
+    assert found.sampled("m1", reading(temp=20.0), NOW)
+
+
+def test_a_constant_that_changes_is_none_any_more() -> None:
+    found = announcer()
+    found.hear("m1", NOW, {"room": "kitchen"})
+    assert found.body()["sources"][0]["attributes"] == {"room": {"value": "kitchen"}}
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(room="kitchen"), NOW)
+    assert found.sampled("m1", reading(room="hall"), NOW)
+    assert found.body()["sources"][0]["attributes"] == {"room": {"type": "string"}}
+
+
+def test_a_source_with_too_many_attributes_is_outside_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ATTRIBUTES", 2)
+    found = promised(temp=20.0)
+    for _ in range(2):
+        assert found.sampled("m1", reading(a=1.0, b=1.0, c=1.0), NOW)
+        settle(found, NOW)
+    assert len(found.body()["sources"][0]["attributes"]) == 1
+
+
+# ---- where
+
+
+def test_the_place_is_announced_anew_only_well_beyond_the_border_of_its_cell() -> None:
+    found = announcer(resolution=9)
+    found.move(ZAGREB, NOW)
+    area = found.body()["place"]
+    for step in range(20):  # back and forth over the border of a cell of about 200 m
+        found.move((ZAGREB[0] + 0.0008 * (step % 2), ZAGREB[1]), NOW)
+    assert found.body()["place"] == area
+    found.move((ZAGREB[0] + 0.01, ZAGREB[1]), NOW)
+    assert found.body()["place"] != area
+
+
+def test_a_broker_that_moves_sends_everything_until_the_cloud_knows_where_it_is() -> None:
+    found = announcer()
+    found.move(ZAGREB, NOW)
+    found.hear("m1", NOW)
+    there = {"lat": ZAGREB[0] + 0.01, "long": ZAGREB[1]}
+    found.sampled("m1", reading(lat=ZAGREB[0], long=ZAGREB[1]), NOW)
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(lat=ZAGREB[0], long=ZAGREB[1]), NOW)
+    found.move((there["lat"], there["long"]), NOW)
+    assert found.sampled("m1", reading(**there), NOW)
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(**there), NOW)
+
+
+def test_a_source_that_is_elsewhere_is_promised_to_be_anywhere() -> None:
+    found = announcer()
+    found.move(ZAGREB, NOW)
+    found.hear("m1", NOW)
+    settle(found, NOW)
+    assert found.sampled("m1", reading(lat=10.0, long=10.0), NOW)
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(lat=11.0, long=10.0), NOW)
+    assert agrees(found, reading(lat=11.0, long=10.0))
+
+
+# ---- when
+
+
+def test_changes_are_gathered_and_told_at_a_bounded_rate() -> None:
+    found = announcer()
+    found.due(NOW)
+    told = []
+    for n in range(200):
+        now = NOW + 0.5 * n
+        found.hear(f"m{n}", now)
+        if found.due(now + GATHER_SECONDS):
+            told.append(now)
+            found.announce()
+    assert told[0] == NOW
+    assert len(told) <= BURST + 100 / REFILL_SECONDS + 1
+
+
+def test_nothing_new_is_not_announced() -> None:
+    found = announcer()
+    assert not found.due(NOW + 1e6)
+    found.hear("m1", NOW)
+    found.announce()
+    found.hear("m1", NOW + 1)
+    assert not found.due(NOW + 1e6)
+
+
+def test_a_source_that_has_been_silent_for_long_is_gone_but_not_right_after_a_restart() -> None:
+    found = promised(temp=20.0)
+    assert found.silent(NOW + GONE_SECONDS) == []
+    assert found.silent(NOW + GONE_SECONDS + 1) == ["m1"]
+    kept = {key: value for key, value in found.changes().items() if value is not None}
+    again = announcer(kept)
+    assert again.silent(NOW + 1e6) == []
+    assert again.silent(NOW + 1e6 + GONE_SECONDS + 1) == ["m1"]
+
+
+def test_there_is_room_for_a_bounded_number_of_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SOURCES", 1)
+    found = announcer()
+    assert found.hear("a", NOW)
+    assert not found.hear("b", NOW)
+    assert found.counts["refused"] == 1
+
+
+# ---- restarts
+
+
+def test_after_a_restart_what_the_cloud_has_acted_on_holds_on() -> None:
+    found = promised(temp=20.0)
+    found.move(ZAGREB, NOW)
+    settle(found, NOW)
+    kept = {key: value for key, value in found.changes().items() if value is not None}
+    again = announcer(kept)
+    assert again.body() == found.body()
+    again.hear("m1", NOW)
+    assert not again.sampled("m1", reading(temp=21.0, lat=ZAGREB[0], long=ZAGREB[1]), NOW)
+
+
+def test_after_a_restart_what_it_had_not_acted_on_is_outside_again() -> None:
+    found = promised(temp=20.0)
+    kept = {key: value for key, value in found.changes().items() if value is not None}
+    found.sampled("m1", reading(temp=90.0), NOW)
+    found.announce()
+    assert found.changes() == {}
+    assert announcer(kept).sampled("m1", reading(temp=90.0), NOW)
+
+
+def test_what_is_gone_is_forgotten_on_disk() -> None:
+    found = promised(temp=20.0)
+    found.changes()
+    found.forget("m1", NOW)
+    settle(found, NOW)
+    assert found.changes() == {"known:m1": None}
