@@ -19,11 +19,14 @@ from spinney_cloud.pipeline.direct_get import close_connections
 from spinney_cloud.pipeline.session import session, stop
 from spinney_cloud.pipeline.source import register
 
+QUICK_START = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"}
+"""A JVM that lives for a minute compiles quickly rather than well."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A quiet local session with the heap that the pipeline promises to be content with."""
-    made = session("tests", tmp_path_factory.mktemp("spark"), heap="1g")
+    made = session("tests", tmp_path_factory.mktemp("spark"), heap="1g", conf=QUICK_START)
     register(made)
     yield made
     stop(made)

@@ -6,9 +6,9 @@ A record with a damaged row is dead as a whole, as it is for the engine: no brok
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import orjson
@@ -17,6 +17,7 @@ import pyarrow as pa
 from ..cells import cell_at
 from ..records import Publications, RecordError, Run
 from ..records import decode as decode_record
+from .row_groups import Group, groups_of, rows_of
 from .schema import ALL, CELL_RESOLUTION, COLUMNS, FORMS, PUBLICATIONS, RECORDS, UNIT_SUFFIX
 
 ROWS = 10_000
@@ -30,14 +31,11 @@ _MICROSECONDS = 1_000_000
 
 _MAPS_AT = next(place for place, field in enumerate(PUBLICATIONS) if pa.types.is_map(field.type))
 """Where the maps stand, one after the other."""
-_FROM_RUN = frozenset({"id", "source"})
-_KINDS = {"time": (float, int), "lat": (float, int), "long": (float, int), "type": (str,)}
-"""The types that the reserved attributes may have; a boolean is an int by its class's parent, not by its class."""
 
 
 @lru_cache(MAX_CELLS)
-def _cell(lat: float, long: float) -> str | None:
-    if not (-90 <= lat <= 90 and -180 <= long <= 180):
+def _cell(lat: float | None, long: float | None) -> str | None:
+    if lat is None or long is None or not (-90 <= lat <= 90 and -180 <= long <= 180):
         return None
     return cell_at(lat, long, CELL_RESOLUTION)
 
@@ -63,14 +61,17 @@ class Decoder:
             record = decode_record(data)
             if not isinstance(record, Publications):
                 return 0
-            rows = _rows(record)
+            rows = rows_of(record)
+            groups = groups_of(rows)
         except RecordError as error:
             self._bury(data, sequence, arrival, str(error))
             return 0
+        if repeated:
+            groups = groups_of([row for place, row in enumerate(rows) if place not in repeated])
         self._take_runs(record, sequence, arrival, repeated)
-        kept = [row for place, row in enumerate(rows) if place not in repeated] if repeated else rows
-        self._take_rows(kept)
-        self.readings += len(kept)
+        for group in groups:
+            self._take_group(group)
+            self.readings += group.size
         return len(rows)
 
     def _take_record(self, data: bytes, sequence: int, arrival: float) -> int:
@@ -113,30 +114,24 @@ class Decoder:
         for name, value in values:
             self._columns[name] += repeat(value, count)
 
-    def _take_rows(self, rows: list[dict[str, Any]]) -> None:
-        columns = self._columns
+    def _take_group(self, group: Group) -> None:
+        columns, count = self._columns, group.size
+        nothing = (None,) * count
         for name in COLUMNS:
-            columns[name] += [row.get(name) for row in rows]
-        columns["cell"] += [
-            _cell(lat, long) if (lat := row.get("lat")) is not None and (long := row.get("long")) is not None else None
-            for row in rows
-        ]
+            columns[name] += group.fixed.get(name, nothing)
+        columns["cell"] += map(_cell, group.fixed.get("lat", nothing), group.fixed.get("long", nothing))
         numbers, texts, flags, units = self._maps
-        for row in rows:
-            for name, value in row.items():
-                if name in COLUMNS or name in _FROM_RUN or value is None:
-                    continue
-                kind = value.__class__
-                if kind is float or kind is int:
-                    numbers.put(name, value)
-                elif kind is str:
-                    texts.put(name, value)
-                    if name.endswith(UNIT_SUFFIX) and _is_number(row.get(name.removesuffix(UNIT_SUFFIX))):
-                        units.put(name.removesuffix(UNIT_SUFFIX), value)
-                else:
-                    flags.put(name, value)
-            for each in self._maps:
-                each.end_row()
+        numbers.put(group.numbers, count)
+        texts.put(group.texts, count)
+        flags.put(group.flags, count)
+        units.put(
+            {
+                name.removesuffix(UNIT_SUFFIX): column
+                for name, column in group.texts.items()
+                if name.endswith(UNIT_SUFFIX) and name.removesuffix(UNIT_SUFFIX) in group.numbers
+            },
+            count,
+        )
 
     def _bury(self, data: bytes, sequence: int, arrival: float, reason: str) -> None:
         self.dead += 1
@@ -153,7 +148,7 @@ class Decoder:
         for name, column in self._columns.items():
             column.append(known.get(name))
         for each in self._maps:
-            each.end_row()
+            each.put({}, 1)
 
     def _fill_up(self) -> None:
         """Publications have no reason."""
@@ -193,14 +188,15 @@ class _Map:
         self._items: list[Any] = []
         self._offsets = [0]
 
-    def put(self, key: str, item: Any) -> None:
-        """An entry of the row that goes on."""
-        self._keys.append(key)
-        self._items.append(item)
-
-    def end_row(self) -> None:
-        """The row is done."""
-        self._offsets.append(len(self._keys))
+    def put(self, columns: Mapping[str, Sequence[Any]], count: int) -> None:
+        """So many rows, each with an entry of every column."""
+        start, width = len(self._keys), len(columns)
+        self._keys += tuple(columns) * count
+        self._items += chain.from_iterable(zip(*columns.values(), strict=True))
+        if width:
+            self._offsets += range(start + width, start + width * count + 1, width)
+        else:
+            self._offsets += repeat(start, count)
 
     def array(self) -> pa.Array:
         """All rows."""
@@ -214,65 +210,6 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     except pa.ArrowInvalid:  # an integer that no double is equal to becomes the nearest, as everywhere
         return pa.array([float(value) if value.__class__ is int else value for value in values], kind)
-
-
-def _rows(record: Publications) -> list[dict[str, Any]]:
-    """The rows of a record, flat objects; RecordError if they are not what its header says."""
-    _check_header(record)
-    try:
-        rows = orjson.loads(record.rows)
-    except orjson.JSONDecodeError as error:
-        raise RecordError(f"damaged rows: {error}") from error
-    expected = sum(run.length for run in record.runs)
-    if not isinstance(rows, list) or len(rows) != expected:
-        found = len(rows) if isinstance(rows, list) else "no array of"
-        raise RecordError(f"a damaged record: {found} rows, and runs of {expected}")
-    for place, row in enumerate(rows):
-        if (wrong := _wrong(row)) is not None:
-            raise RecordError(f"row {place}: {wrong}")
-    return rows
-
-
-def _check_header(record: Publications) -> None:
-    if not _is_number(record.received):
-        raise RecordError(f"a damaged record: received at {record.received!r:.60}")
-    for run in record.runs:
-        match run:
-            case (str(), int(boot), int(first), int(length), str(), int() | None, int()) if (
-                min(boot, first, length) >= 0
-            ):
-                pass
-            case _:
-                raise RecordError(f"a damaged record: a run of {run!r:.200}")
-
-
-_VALUES = frozenset({float, int, str, bool, type(None)})
-
-
-def _wrong(row: Any) -> str | None:
-    """Why a row is no publication, None if it is one."""
-    if row.__class__ is not dict:
-        return f"a publication is an object, not {type(row).__name__}"
-    for name, value in row.items():
-        kind = value.__class__
-        if kind not in _VALUES:
-            return f"{name[:60]}: a value is a number, a string or a boolean, not {kind.__name__}"
-        if kind is int and not _is_double(value):
-            return f"{name[:60]}: not a finite number"
-        if name in _KINDS and kind not in (*_KINDS[name], type(None)):
-            return f"{name}: it must not be {kind.__name__}"
-    return None
-
-
-def _is_double(value: int) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
-
-
-def _is_number(value: Any) -> bool:
-    return value.__class__ is float or value.__class__ is int
 
 
 def _micros(seconds: float) -> int:

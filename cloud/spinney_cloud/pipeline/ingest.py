@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships without types
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -208,6 +210,8 @@ class Ingest:
                     compacted = time.monotonic()
         except StreamingQueryException as error:
             raise IngestError(self._reason(error)) from (self._failure or error)
+        except (Py4JError, ConnectionError) as error:
+            raise IngestError("Spark's Java process is gone; its last words are above. Start again") from error
         finally:
             self._tell()
             self._close()
@@ -220,7 +224,7 @@ class Ingest:
         """Finish the batch that goes on, and end."""
         self._stopping.set()
         if self._query is not None:
-            with self._writing:
+            with self._writing, suppress(Py4JError, ConnectionError):  # Java may be gone already
                 self._query.stop()
 
     def _reason(self, error: PySparkException) -> str:

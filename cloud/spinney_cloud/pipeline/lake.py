@@ -31,7 +31,9 @@ INGEST = "spinney-ingest"
 ORDERED = "spinney-ordered"
 """Its version is the newest day, as an ordinal, up to which everything is z-ordered."""
 
-ORDER = ("lat", "long")
+ORDER = ("cell",)
+"""H3's cells are an order of places along a curve. (The bits of doubles are none: where longitudes pass from 15 to 16,
+they order by little else.)"""
 FILE_BYTES = 128 * 1024**2
 """About, of a compacted file."""
 ROW_GROUP = 10_000
@@ -199,6 +201,9 @@ class Lake:
                     partition_filters=partition, target_size=FILE_BYTES, writer_properties=_PROPERTIES
                 )
                 removed, added = removed + done["numFilesRemoved"], added + done["numFilesAdded"]
+            if removed:
+                table.update_incremental()
+                table.create_checkpoint()  # so that who opens it does not read how it came about
         except (DeltaError, OSError) as error:
             raise LakeError(f"the lake's table {self.path(name)} cannot be compacted: {error}") from error
         return Compacted(name, removed, added, len(days))

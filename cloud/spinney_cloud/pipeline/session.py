@@ -21,7 +21,7 @@ _CONF = Path(__file__).parent / "conf"
 
 LOCAL: dict[str, str] = {
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -Duser.timezone=UTC",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Duser.timezone=UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     # a file is made by one rename: without the checksum files beside each, there is half the work for the disk

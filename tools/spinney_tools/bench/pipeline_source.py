@@ -1,0 +1,237 @@
+"""`spinney bench source`: the source in Arrow batches next to tuples, and how soon the lake has what the log has."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spinney_cloud.cells import cell_at
+from spinney_cloud.names import LOG
+from spinney_cloud.pipeline.direct_get import DirectGet, LogServer, connection
+from spinney_cloud.pipeline.ingest import Ingest, Plan
+from spinney_cloud.pipeline.lake import Lake
+from spinney_cloud.pipeline.schema import CELL_RESOLUTION, COLUMNS, PUBLICATIONS, ddl
+from spinney_cloud.pipeline.session import session, stop
+from spinney_cloud.pipeline.source import LogBatchReader, Options, readings, register
+from spinney_cloud.records import Publications, decode
+
+from .machine import describe
+from .pipeline_log import endpoints, fill, log_server
+from .stuck import Stuck
+from .table import Table, number
+
+RECORDS, ROWS = 4_000, 100
+ROUNDS = 3
+FASTER = 5.0
+"""Arrow than tuples, at least."""
+
+PER_SECOND, MESSAGE_ROWS = 100, 10
+WARM_SECONDS, SECONDS = 10.0, 25.0
+P50_MS, P99_MS = 200.0, 400.0
+WAIT_SECONDS = 120.0
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """All figures of this benchmark."""
+
+    figures: dict[str, Any]
+
+    @property
+    def ratio(self) -> float:
+        """How much faster Arrow is."""
+        return float(self.figures["arrow_per_s"] / self.figures["tuples_per_s"])
+
+    def missed(self) -> list[str]:
+        """The targets that it does not reach, in words."""
+        figures = self.figures
+        found = [f"Arrow is {self.ratio:.2f} times as fast as tuples, not {FASTER:g}"] if self.ratio < FASTER else []
+        for name, most in (("p50_ms", P50_MS), ("p99_ms", P99_MS)):
+            if figures[name] > most:
+                found.append(f"log to lake {name[:3]}: {figures[name]:.0f} ms instead of {most:g}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything that was measured."""
+        return {**self.figures, "ratio": self.ratio, "missed": self.missed()}
+
+
+class TupleReader(LogBatchReader):
+    """The same readings as Python's tuples, which Spark makes into rows."""
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        for message, arrival, repeated in readings(connection(self.options.server), partition.value):
+            record = decode(message.data)
+            if isinstance(record, Publications):
+                yield from _tuples(record, message.sequence, arrival, repeated)
+
+
+def _tuples(record: Publications, sequence: int, arrival: float, repeated: Any) -> Iterator[tuple[Any, ...]]:
+    received, at = datetime.fromtimestamp(record.received, UTC), datetime.fromtimestamp(arrival, UTC)
+    rows = orjson.loads(record.rows)
+    place = -1
+    for run in record.runs:
+        for step in range(run.length):
+            place += 1
+            if place in repeated:
+                continue
+            row = rows[place]
+            others = [(key, value) for key, value in row.items() if key not in (*COLUMNS, "id", "source")]
+            lat, long = row.get("lat"), row.get("long")
+            yield (
+                row["id"],
+                run.source,
+                run.boot,
+                run.first + step,
+                row.get("time"),
+                row.get("type"),
+                lat,
+                long,
+                None if lat is None or long is None else cell_at(lat, long, CELL_RESOLUTION),
+                record.tenant,
+                run.client,
+                run.epoch,
+                received,
+                at,
+                arrival,
+                sequence,
+                place,
+                {key: float(value) for key, value in others if value.__class__ in (int, float)},
+                {key: value for key, value in others if value.__class__ is str},
+                {key: value for key, value in others if value.__class__ is bool},
+                {},
+            )
+
+
+class TupleSource(DataSource):
+    """The format `spinney_tuples`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "spinney_tuples"
+
+    def schema(self) -> str:
+        return ddl(PUBLICATIONS)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # there is but one
+        return TupleReader(Options.read(self.options))
+
+
+def measure(progress: Progress) -> Measurement:
+    """Throughput of both, in turn; then the way from the log to the lake."""
+    from . import pipeline_source as importable  # what is registered is looked up by its module's name
+
+    with tempfile.TemporaryDirectory(prefix="spinney-bench-") as folder:
+        spark = session("bench", Path(folder))
+        try:
+            register(spark)
+            spark.dataSource.register(importable.TupleSource)
+            with log_server() as url:
+                figures = _throughput(spark, url, progress)
+            with log_server() as url:
+                figures |= _latency(spark, url, Path(folder), progress)
+        finally:
+            stop(spark)
+    return Measurement(figures)
+
+
+def _throughput(spark: SparkSession, url: str, progress: Progress) -> dict[str, Any]:
+    progress(f"{RECORDS * ROWS:,} readings into the log")
+    fill(url, RECORDS, ROWS)
+    best = {"spinney": 0.0, "spinney_tuples": 0.0}
+    for turn in range(ROUNDS + 1):
+        for name in best:
+            progress(f"reading them as {name}" if turn else f"warming up {name}")
+            began = time.perf_counter()
+            _read(spark, name, url)
+            speed = RECORDS * ROWS / (time.perf_counter() - began)
+            best[name] = max(best[name], speed) if turn else 0.0
+    return {"readings": RECORDS * ROWS, "arrow_per_s": best["spinney"], "tuples_per_s": best["spinney_tuples"]}
+
+
+def _read(spark: SparkSession, name: str, url: str) -> None:
+    spark.read.format(name).option("url", url).load().write.format("noop").mode("overwrite").save()
+
+
+def _latency(spark: SparkSession, url: str, folder: Path, progress: Progress) -> dict[str, Any]:
+    """When each record is in the lake, by when the log had it."""
+    ingest = Ingest(spark, Lake(folder / "lake"), Plan(LogServer(url), trigger_seconds=0))
+    ingest.start()
+    waiter = threading.Thread(target=ingest.wait)
+    waiter.start()
+    try:
+        progress(f"{PER_SECOND} messages a second of {MESSAGE_ROWS} readings, for {WARM_SECONDS + SECONDS:g} s")
+        seen = _watch(ingest, url)
+    finally:
+        ingest.stop()
+        waiter.join()
+    with DirectGet(endpoints(url)) as log:
+        messages = list(log.range(LOG, 1, len(seen)))
+    began = messages[0].time + WARM_SECONDS
+    waited = sorted(seen[one.sequence] - one.time for one in messages if one.time >= began)
+    return {
+        "messages": len(waited),
+        "batches": ingest.status.batches,
+        "p50_ms": waited[len(waited) // 2] * 1e3,
+        "p99_ms": waited[len(waited) * 99 // 100] * 1e3,
+        "load": os.getloadavg()[0],
+    }
+
+
+def _watch(ingest: Ingest, url: str) -> dict[int, float]:
+    """By record, the time at which the lake had it."""
+    count = int(PER_SECOND * (WARM_SECONDS + SECONDS))
+    words = [url, str(PER_SECOND), str(WARM_SECONDS + SECONDS), str(MESSAGE_ROWS)]
+    publisher = subprocess.Popen([sys.executable, "-m", "spinney_tools.bench.pipeline_log", *words])
+    seen: dict[int, float] = {}
+    deadline = time.monotonic() + WARM_SECONDS + SECONDS + WAIT_SECONDS
+    try:
+        while len(seen) < count:
+            if time.monotonic() > deadline:
+                raise Stuck(f"the lake has {len(seen)} of {count} messages")
+            now = time.time()
+            for sequence in range(len(seen) + 1, ingest.status.sequence + 1):
+                seen[sequence] = now
+            time.sleep(0.002)
+    finally:
+        publisher.terminate()
+        publisher.wait()
+    return seen
+
+
+def table(found: Measurement) -> Table:
+    """One row for each question."""
+    f = found.figures
+    rows = (
+        (
+            "readings a second from the log into Spark: Arrow batches, tuples",
+            number(f["arrow_per_s"]),
+            number(f["tuples_per_s"]),
+            f"{found.ratio:.1f} times",
+        ),
+        (
+            f"log to lake at {PER_SECOND} messages a second of {MESSAGE_ROWS} readings: p50, p99",
+            f"{f['p50_ms']:.0f} ms",
+            f"{f['p99_ms']:.0f} ms",
+            f"{f['batches']} batches",
+        ),
+    )
+    machine = describe(*(f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "pyarrow", "deltalake")))
+    return Table("source", machine, ("what", "first", "second", "difference"), rows)
