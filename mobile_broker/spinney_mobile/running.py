@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -61,6 +62,8 @@ class Running:
         self._broker: Broker | None = None
         self._local: LocalPort | None = None
         self._home: HomeAssistant | None = None
+        self._local_listener: socket.socket | None = None
+        self._web_listener: socket.socket | None = None
 
     async def run(self) -> int:
         """Until told to stop; the exit code."""
@@ -76,10 +79,11 @@ class Running:
 
     async def _run(self, data: DataDir, control: socket.socket, outbox: Outbox) -> int:
         settings = self._settings
+        self._local_listener = _listener("local", settings.local.host, settings.local.port)
+        self._web_listener = _listener("web", settings.web.host, settings.web.port)
         broker = self._broker = Broker(settings, outbox)
         broker.taking.listeners.append(self)
-        parts = self._local_life(data, broker)
-        parts.append(self._web(data, control))
+        parts = [*self._local_life(data, broker), self._web(data, control)]
         self._catch_signals(broker)
         tasks = [asyncio.create_task(part) for part in parts]
         running = asyncio.create_task(broker.run())
@@ -111,7 +115,6 @@ class Running:
         local.configured(settings.client, _own(settings))
         broker.notifications = lambda: list(local.subscriptions.recent)
         broker.taking.listeners.append(local)
-        self._local_listener = _listener("local", settings.local.host, settings.local.port)
         parts = [local.run(self._local_listener)]
         if systemd.beat_seconds() is not None:
             parts.append(systemd.beat())
@@ -124,9 +127,7 @@ class Running:
         return parts
 
     def _web(self, data: DataDir, control: socket.socket) -> Coroutine[Any, Any, None]:
-        web = self._settings.web
-        self._web_listener = _listener("web", web.host, web.port)
-        token = None if is_loopback(web.host) else data.token()
+        token = None if is_loopback(self._settings.web.host) else data.token()
         sockets = [control] if self._web_listener is None else [control, self._web_listener]
         return WebServer(WebApp(self, token), sockets).run()
 
@@ -249,9 +250,9 @@ def _listener(section: str, host: str, port: int | None) -> socket.socket | None
     try:
         return listen(host, port)
     except OSError as error:
-        raise StartError(
-            f"{section}.port {port} on {host}: {error.strerror or error}; choose another with --{section}-port, or none"
-        ) from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        remedy = f"choose another with --{section}-port, or none"
+        raise StartError(f"{section}.port {port} on {host}: {why}; {remedy}") from None
 
 
 def _url(scheme: str, listener: socket.socket) -> str:

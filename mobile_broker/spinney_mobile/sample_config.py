@@ -91,7 +91,8 @@ def _keys(section: type, of: list[Member], path: str) -> Iterator[str]:
 def _value(member: Member, path: str) -> str:
     if member.name == "name" and path in _NAMES:
         return _NAMES[path]
-    if member.default is NO_DEFAULT or (not member.default and member.name in _EXAMPLES):
+    is_empty = member.default is NO_DEFAULT or member.default == {}
+    if is_empty and (member.default is NO_DEFAULT or member.name in _EXAMPLES):
         return _EXAMPLES[member.name]
     return shown(member.type, _plain(member.default))
 

@@ -27,7 +27,7 @@ class Top(App[None]):
 
     TITLE = "spinney mobile"
     CSS = """
-    #head { height: auto; padding: 0 1; }
+    #head { height: 2; padding: 0 1; }
     #problem { height: auto; padding: 0 1; color: $warning; }
     #problem.none { display: none; }
     DataTable { height: 1fr; }

@@ -69,7 +69,7 @@ def unit(
     program: Sequence[str], config: Path | None, data: Path | None, *, user_unit: bool, run_as: str | None = None
 ) -> str:
     """The unit's text. `run_as`: the user of a system unit; a user of its own, made by systemd, if None."""
-    command = [*program, "mobile", "run", "--data", str(data) if data else f"%S/{NAME}"]
+    command = [*program, "run", "--data", str(data) if data else f"%S/{NAME}"]
     command += ["--config", str(config)] if config else []
     paths = [Path(program[0]), *([data] if data else []), *([config] if config else [])]
     home = "read-only" if any(_is_at_home(path) for path in paths) else "yes"
@@ -110,7 +110,7 @@ def _exists(group: str) -> bool:
 def _program() -> list[str]:
     """How to start this installation again."""
     own = Path(sys.prefix) / "bin" / "spinney"
-    return [str(own)] if own.exists() else [sys.executable, "-m", "spinney_tools"]
+    return [str(own), "mobile"] if own.exists() else [sys.executable, "-m", "spinney_mobile"]
 
 
 def _is_at_home(path: Path) -> bool:

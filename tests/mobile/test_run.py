@@ -1,0 +1,215 @@
+"""`spinney mobile run` as a process, with a real cloud, and the commands that ask it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clouds import Cloud, wait_until
+from mobile_kit import Mobile, command
+
+from spinney import Publisher, Subscriber
+from spinney_mobile.data_dir import ask
+
+pytestmark = pytest.mark.slow
+REAL = [sys.executable, "-m", "spinney_tools", "cloud"]
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with Cloud(tmp_path_factory.mktemp("cloud") / "data", program=REAL).start() as cloud:
+        yield cloud
+
+
+def test_from_a_local_sensor_to_a_subscriber_of_the_cloud_over_a_restart(cloud: Cloud, tmp_path: Path) -> None:
+    url = cloud.addresses()["MQTT"]
+    found: list[Any] = []
+    mobile = Mobile(tmp_path, "--cloud", url, "--name", "roof")
+    with Subscriber("ana", server=url) as ana:
+        ana.subscribe("temperature > 25 AND source = 'window'", sid="hot", callback=found.append)
+        with mobile:
+            with Publisher("kit", server=mobile.local) as kit:
+                kit.publish({"source": "window", "temperature": 20.0, "humidity": 40.0}).wait(60)
+                wait_until(lambda: status(mobile)["filters"], "the activation")
+
+                def spares() -> bool:
+                    """What it announced is known by then, and nobody wants what is within."""
+                    kit.publish({"source": "window", "temperature": 20.0, "humidity": 40.0}).wait(60)
+                    return bool(status(mobile)["counts"]["spared"])
+
+                wait_until(spares, "a reading that stays here")
+                for temperature in (26.0, 19.0, 27.0):
+                    kit.publish({"source": "window", "temperature": temperature, "humidity": 40.0}).wait(60)
+                wait_until(lambda: len(found) == 2, "two notifications")
+            picture = status(mobile)
+            assert picture["counts"]["sent"] < picture["counts"]["sampled"]
+            assert picture["uplink"]["connected"]
+            assert command("status", "--data", str(mobile.data)).returncode == 0
+            assert mobile.stop() == 0
+        assert "stopping" in mobile.said
+        with mobile:
+            wait_until(lambda: status(mobile)["uplink"]["connected"], "the cloud again")
+            with Publisher("kit", server=mobile.local) as kit:
+                kit.publish({"source": "window", "temperature": 35.0, "humidity": 40.0}).wait(60)
+            wait_until(lambda: len(found) == 3, "a notification after the restart")
+            assert mobile.stop(signal.SIGINT) == 0
+    assert [note.publication["temperature"] for note in found] == [26.0, 27.0, 35.0]
+    assert len({note.publication["id"] for note in found}) == 3
+
+
+def status(mobile: Mobile) -> dict[str, Any]:
+    """Quicker than the command, for loops."""
+    answer = ask(mobile.data, "/status")
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_send_all_sends_all_and_counts_what_nobody_wanted(cloud: Cloud, tmp_path: Path) -> None:
+    with Mobile(tmp_path, "--cloud", cloud.addresses()["MQTT"], "--name", "all", "--send", "all") as mobile:
+        with Publisher("kit", server=mobile.local) as kit:
+
+            def is_unneeded() -> bool:
+                """The first ones are needed: they are outside of what was announced."""
+                kit.publish({"source": "door", "angle": 30.0}).wait(60)
+                return bool(status(mobile)["counts"]["unneeded"])
+
+            wait_until(is_unneeded, "a reading that nobody wants")
+        counts = status(mobile)["counts"]
+        assert (counts["sent"], counts["spared"]) == (counts["sampled"], 0)
+        assert counts["bytes_unneeded"] > 0
+        wait_until(lambda: status(mobile)["counts"]["uplink_stored"] == counts["sent"], "all at the cloud")
+        assert "--send wanted saves that" in command("status", "--data", str(mobile.data)).stdout
+
+
+SIMULATOR = """
+name = "sim"
+[cloud]
+url = "none"
+[[acquire]]
+kind = "simulator"
+sources = 2
+every = "50ms"
+[[subscription]]
+sid = "warm"
+text = "temperature > -100"
+"""
+
+
+def test_without_a_cloud_everything_stays_here_and_can_be_looked_at(tmp_path: Path) -> None:
+    with Mobile(tmp_path, config=SIMULATOR) as mobile:
+        wait_until(lambda: len(status(mobile)["sources"]) == 2, "both rooms")
+        wait_until(lambda: status(mobile)["notifications"], "a notification of its own")
+        picture = status(mobile)
+        assert {each["name"] for each in picture["sources"]} == {"room-1", "room-2"}
+        assert picture["notifications"][0]["sid"] == "warm"
+        done = command("status", "--data", str(mobile.data))
+        assert done.returncode == 3
+        assert "room-1" in done.stdout
+        told = command("explain", "--data", str(mobile.data), "--source", "room-1")
+        assert (told.returncode, "There is no active filter." in told.stdout) == (0, True)
+        unknown = command("explain", "--data", str(mobile.data), "--source", "nobody")
+        assert unknown.returncode == 1
+        assert "nothing of 'nobody' has been taken yet" in unknown.stderr
+        assert mobile.stop() == 0
+    assert command("status", "--data", str(mobile.data)).returncode == 1
+
+
+def test_explain_says_which_part_of_a_filter_decides(cloud: Cloud, tmp_path: Path) -> None:
+    url = cloud.addresses()["MQTT"]
+    with Subscriber("eve", server=url) as eve, Mobile(tmp_path, "--cloud", url, "--name", "why") as mobile:
+        eve.subscribe("light > 5 AND room = 'lab'", sid="lit")
+        with Publisher("kit", server=mobile.local) as kit:
+            kit.publish({"source": "lamp", "light": 3.0, "room": "lab"}).wait(60)
+        wait_until(lambda: status(mobile)["filters"], "the activation")
+        said = command("explain", "--data", str(mobile.data), "--publication", '{"light": 3, "room": "lab"}').stdout
+        assert "0 of 1 active filters want it." in said
+        assert "false: light > 5   (light is 3)" in said
+        eve.unsubscribe("lit")
+
+
+def test_seen_lists_devices_that_a_running_broker_has_heard(tmp_path: Path) -> None:
+    with Mobile(tmp_path, "--cloud", "none") as mobile:
+        with Publisher("kit", server=mobile.local) as kit:
+            kit.publish({"source": "door", "open": True}).wait(60)
+        assert "door" in command("seen", "--data", str(mobile.data)).stdout
+        (one,) = json.loads(command("seen", "--json", "--data", str(mobile.data)).stdout)
+        assert (one["address"], one["values"], one["allowed"]) == ("door", {"open": True}, True)
+
+
+def test_one_broker_at_a_time_has_a_data_directory(tmp_path: Path) -> None:
+    with Mobile(tmp_path, "--cloud", "none") as mobile:
+        second = command("run", "--config", str(mobile.config), "--data", str(mobile.data), "--web-port", "none")
+        assert second.returncode == 1
+        assert f"is in use by process {mobile.pid}: stop that one first" in second.stderr
+
+
+def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
+    with Mobile(tmp_path / "one", "--cloud", "none") as mobile:
+        port = str(mobile.port("page"))
+        second = command("run", "--cloud", "none", "--data", str(tmp_path / "two"), "--web-port", port)
+    assert second.returncode == 1
+    assert f"web.port {port} on 127.0.0.1: Address already in use; choose another with --web-port" in second.stderr
+
+
+def test_after_kill_9_the_next_start_goes_on(tmp_path: Path) -> None:
+    mobile = Mobile(tmp_path, "--cloud", "none")
+    with mobile:
+        with Subscriber("ana", server=mobile.local) as ana:
+            ana.subscribe("open = TRUE", sid="doors")
+        mobile.stop(signal.SIGKILL)
+    with mobile, Subscriber("ana", server=mobile.local) as ana, Publisher("kit", server=mobile.local) as kit:
+        doors = iter(ana.resume("doors"))
+        kit.publish({"source": "door", "open": True}).wait(60)
+        assert next(doors).publication["open"] is True
+
+
+def test_sighup_takes_over_devices_acquirers_and_subscriptions_and_names_the_rest(tmp_path: Path) -> None:
+    with Mobile(tmp_path, "--cloud", "none", "--name", "one") as mobile:
+        config = SIMULATOR.replace('url = "none"', 'ca = "x.pem"')
+        mobile.config.write_text(config)
+        mobile.send(signal.SIGHUP)
+        wait_until(lambda: status(mobile)["notifications"], "the new acquirer and subscription")
+        wait_until(lambda: "needs a restart: cloud" in mobile.said, "what needs a restart")
+        mobile.config.write_text('name = "a b"\nacquire = 3\n')
+        mobile.send(signal.SIGHUP)
+        wait_until(lambda: "the configuration is left as it was" in mobile.said, "the refusal")
+        assert "acquire: there can be several; write [[acquire]]" in mobile.said
+        mobile.config.write_text("acquire = []\n")
+        mobile.send(signal.SIGHUP)
+        wait_until(lambda: not status(mobile)["acquirers"], "the end of the acquirer")
+
+
+def test_a_broken_configuration_ends_with_2_and_names_every_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "mobile.toml"
+    file.write_text('nam = "x"\n[cloud]\nurl = "http://x"\n')
+    done = command("run", "--config", str(file), "--web-prt", "3")
+    assert done.returncode == 2
+    assert f"{file}:1: nam: there is no such setting; perhaps name" in done.stderr
+    assert f"{file}:3: cloud.url: 'http://x' will not do" in done.stderr
+    assert "--web-prt: there is no such flag; perhaps --web-port" in done.stderr
+
+
+def test_logs_are_objects_when_asked(tmp_path: Path) -> None:
+    with Mobile(tmp_path, "--cloud", "none", "--log", "json") as mobile:
+        assert mobile.stop() == 0
+    lines = [line for line in mobile.said.splitlines() if not line.startswith("ready")]
+    assert [json.loads(line)["text"] for line in lines] == ["stopping"]
+
+
+@pytest.mark.parametrize("name", ["run", "seen", "top", "status", "explain", "doctor", "config", "install-service"])
+def test_every_command_has_help_with_examples(name: str) -> None:
+    done = command(name, "--help")
+    assert done.returncode == 0
+    assert f"examples:\n  spinney mobile {name}" in done.stdout.replace("sudo ", "")
+
+
+def test_an_unknown_command_is_told_which_there_are() -> None:
+    done = command("scan")
+    assert done.returncode == 2
+    assert "there are run, seen, top" in done.stderr
+    assert "usage: spinney mobile COMMAND" in command().stdout
