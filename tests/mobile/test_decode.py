@@ -364,6 +364,8 @@ def test_theengs_knows_more_and_is_asked_last() -> None:
     assert answer.values["voltage"] == 2.977
     assert "tempf" not in answer.values
     assert answer.repeat == 205
+    hostile = Theengs().decode(advert(makers={0x0499: RUUVI_EXAMPLES[3][0]}, name='"\x01', address="{\n"), None)
+    assert hostile == answer, "its answer would be no JSON with such names in it"
 
 
 # ---- hostile

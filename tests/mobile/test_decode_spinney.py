@@ -58,6 +58,7 @@ def test_until_it_is_described_it_is_there_and_no_more() -> None:
         ("the advert is another sample than the scan response says", heard(sequence=6), (TEMPERATURE, DOOR)),
         ("no scan response was heard", heard(sequence=None), (TEMPERATURE, DOOR)),
         ("an attribute had no room", heard("4000050284 08".replace(" ", "")), (TEMPERATURE, DOOR)),
+        ("the mote has another attribute by now", heard(), (TEMPERATURE,)),
         ("an attribute is not advertised", heard(), (TEMPERATURE, AttributeRow("door", "", 1, 1, 0, 1, None))),
         ("BTHome's scale is coarser", heard(), (AttributeRow("temp", "C", 1, 1000, 0, 9, 0x02), DOOR)),
         ("it was rounded", heard("4000050285081a01"), (TEMPERATURE, DOOR)),
