@@ -220,6 +220,27 @@ def test_a_port_on_which_nobody_answers_is_told() -> None:
     assert "give its image by --firmware" in caught.value.advice
 
 
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ("OSError: [Errno 28] ENOSPC", "the board's flash is full"),
+        ("OSError: 28", "the board's flash is full"),
+        ("MemoryError: memory allocation failed", "the board has no memory left"),
+        ("NameError: name 'x' isn't defined", "write /x: NameError: name 'x' isn't defined"),
+    ],
+)
+def test_what_micropython_says_becomes_what_to_do(last: str, words: str) -> None:
+    found = cable._refused("write /x", f"Traceback (most recent call last):\r\n{last}\r\n")
+    assert words in str(found)
+    assert found.advice
+
+
+def test_a_micropython_without_native_code_will_do() -> None:
+    cable.About((1, 24, 0), "Generic ESP32 module with ESP32", 6, 1).check(ESP32)
+    with pytest.raises(FlashError, match=r"\.mpy files of version 5"):
+        cable.About((1, 24, 0), "Generic ESP32 module with ESP32", 10 << 10 | 5, 1).check(ESP32)
+
+
 def test_the_shell_never_resets_the_mote_softly() -> None:
     assert shell.command("/dev/ttyACM0", None)[1:] == ["-m", "mpremote", "connect", "/dev/ttyACM0", "resume", "repl"]
     assert shell.command("/dev/ttyACM0", "print(1)")[-3:] == ["resume", "exec", "print(1)"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import errno
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -130,7 +131,7 @@ class About:
                 f"it runs MicroPython {'.'.join(map(str, self.version))}; {oldest} is the oldest that will do",
                 f"Download {board.image} from {board.download} and give it by --firmware.",
             )
-        if self.mpy & 0xFF != _MPY_VERSION or self.arch != board.arch:
+        if self.mpy & 0xFF != _MPY_VERSION or self.arch not in ("", board.arch):  # "": it runs no native code
             raise FlashError(
                 f"its MicroPython takes .mpy files of version {self.mpy & 0xFF} for {self.arch or 'no processor'},"
                 f" not of version {_MPY_VERSION} for {board.arch}",
@@ -158,8 +159,7 @@ class Cable:
 
     def about(self) -> About:
         """Which MicroPython, on which board, with how much room."""
-        found = ast.literal_eval(self.execute("ask the board what it is", _ABOUT).decode())
-        return About(*found)
+        return About(*self._value("ask the board what it is", _ABOUT))
 
     def files(self, names: Sequence[str], done: Callable[[int], None] = _silent) -> list[BoardFile]:
         """Size and hash of each, read back by the board. `done` is told how many there are."""
@@ -177,7 +177,7 @@ class Cable:
 
     def names(self, folder: str) -> list[str]:
         """All files below a folder."""
-        found: list[str] = ast.literal_eval(self.execute(f"list {folder}", _NAMES.format(folder=folder)).decode())
+        found: list[str] = self._value(f"list {folder}", _NAMES.format(folder=folder))
         return found
 
     def make_folders(self, paths: Iterable[str]) -> None:
@@ -210,18 +210,25 @@ class Cable:
         """Runs code at the prompt; what it prints."""
         return bytes(self._try(what, lambda: self._transport.exec(code, output)) or b"")
 
+    def _value(self, what: str, code: str) -> Any:
+        """What code prints, as a value."""
+        printed = self.execute(what, code).decode("utf-8", "replace")
+        try:
+            return ast.literal_eval(printed)
+        except (SyntaxError, ValueError):
+            raise FlashError(
+                f"{what}: the board says {printed[:80]!r}", "Press its reset button and run it again."
+            ) from None
+
     def _try(self, what: str, work: Callable[[], T]) -> T:
         try:
             return work()
         except TransportExecError as error:
             raise _refused(what, error.error_output) from error
         except (TransportError, OSError, struct.error, SyntaxError) as error:
-            if isinstance(error, OSError) and error.errno == 28:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise _full(what) from error
-            raise FlashError(
-                f"the board went away ({what}: {error})",
-                f"Is the cable loose? {_AGAIN}",
-            ) from error
+            raise FlashError(f"the board went away ({what}: {error})", f"Is the cable loose? {_AGAIN}") from error
 
 
 def _refused(what: str, traceback: str) -> FlashError:
