@@ -259,17 +259,22 @@ class Announcer:
 
         All readings of a source are, until the cloud has acted on what widened it: it may have set bits by them.
         """
-        known = self._sources[source]
-        is_settled = self._said[0].sources.get(source) is known.promises
+        promises = self._sources[source].promises
+        is_settled = self._said[0].sources.get(source) is promises
         if is_settled and all(said.holds(source, publication) for said in self._said):
             return False
         self.counts["outside"] += 1
+        self.overheard(source, publication, now)
+        return True
+
+    def overheard(self, source: str, publication: Mapping[str, Value], now: float) -> None:
+        """A reading that may not go up, being another's: what it has is announced, to be ready to own it."""
+        known = self._sources[source]
         new = {name: self._widened(source, publication, name) for name in publication}
         promises = {**known.promises, **{name: one for name, one in new.items() if one is not None}}
         if promises != known.promises and len(promises) <= MAX_ATTRIBUTES:
             known.promises = promises
             self._change(now)
-        return True
 
     def _widened(self, source: str, publication: Mapping[str, Value], name: str) -> Promise | None:
         """What is to be promised of an attribute, if anything."""

@@ -302,11 +302,12 @@ class Broker:
             self._leave(source)
         if self._leaving:
             self._forget_left(silent, now)
+        is_due = self.announcer.due(now)
         self.taking.tick(now)
         if self._was_connected != self._is_connected():
             self._was_connected = not self._was_connected
             self.pushing.refresh()
-        if self.announcer.due(now):
+        if is_due:
             self._announce(now)
 
     def _leave(self, source: str) -> None:

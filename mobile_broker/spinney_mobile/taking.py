@@ -113,6 +113,7 @@ class Taking:
             self.counts["refused"] += 1
         elif not self._leases.owns(sample.source):
             self.counts["others"] += 1
+            self.announcer.overheard(sample.source, ruled.publication, now)
         elif self._is_to_wait(sample):
             self._hold(_Waiting(sample, ruled, now))
         else:
