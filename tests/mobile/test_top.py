@@ -74,7 +74,7 @@ def test_keys_lead_to_what_is_wanted_notifications_and_acquirers() -> None:
             ("s", "sources", "mote-7"),
         ):
             await pilot.press(key)
-            assert app.query_one("#tabs", TabbedContent).active == tab
+            await until(pilot, lambda tab=tab: app.query_one("#tabs", TabbedContent).active == tab)  # type: ignore[misc]
             await until(pilot, lambda expected=expected: expected in screen(app))  # type: ignore[misc]  # bound at once
 
     look(Asked(), then)

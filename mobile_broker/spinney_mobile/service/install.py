@@ -109,8 +109,7 @@ def _exists(group: str) -> bool:
 
 def _program() -> list[str]:
     """How to start this installation again."""
-    own = Path(sys.prefix) / "bin" / "spinney"
-    return [str(own), "mobile"] if own.exists() else [sys.executable, "-m", "spinney_mobile"]
+    return [sys.executable, "-m", "spinney_mobile"]
 
 
 def _is_at_home(path: Path) -> bool:

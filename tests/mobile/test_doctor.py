@@ -1,0 +1,126 @@
+"""`spinney mobile doctor`: what stands in the way, found on real servers, files and this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from mobile_kit import command
+from servers import MosquittoServer, NatsServer, free_ports
+
+from spinney_mobile.doctor import Finding, _bluetooth, examine
+from spinney_mobile.settings import (
+    AcquireBle,
+    AcquireMqtt,
+    AcquireReplay,
+    AcquireSerial,
+    Cloud,
+    MqttTopic,
+    Settings,
+)
+
+
+def findings(settings: Settings) -> dict[str, Finding]:
+    return {finding.what: finding for finding in asyncio.run(examine(settings))}
+
+
+def at(data: Path, url: str | None, **more: object) -> Settings:
+    return Settings(data=data, name="roof", acquire=(), cloud=Cloud(url=url, **more))  # type: ignore[arg-type]  # fields
+
+
+def test_a_cloud_that_lets_us_in_is_good(nats: NatsServer, tmp_path: Path) -> None:
+    found = findings(at(tmp_path, f"mqtt://127.0.0.1:{nats.mqtt_port}"))
+    for what in ("cloud name", "cloud port", "cloud login", "data", "python", "matcher"):
+        assert found[what].state != "bad", found[what]
+    assert found["cloud login"].text == "as roof"
+
+
+def test_a_port_where_nobody_listens_is_said_with_what_to_do(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    found = findings(at(tmp_path, f"mqtt://127.0.0.1:{port}"))
+    assert found["cloud port"].state == "bad"
+    assert "Connection refused" in found["cloud port"].text
+    assert "is it running" in found["cloud port"].remedy
+    assert "cloud login" not in found
+
+
+def test_a_name_that_nobody_knows_is_said(tmp_path: Path) -> None:
+    found = findings(at(tmp_path, "mqtt://no-such-host.invalid"))
+    assert found["cloud name"].state == "bad"
+    assert "is there a network" in found["cloud name"].remedy
+    assert "cloud port" not in found
+
+
+@pytest.mark.needs("mosquitto")
+def test_a_refused_login_is_said_with_what_to_do(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("wrong\n")
+    with MosquittoServer(tmp_path / "mosquitto", anonymous=False) as server:
+        url = f"mqtt://127.0.0.1:{server.mqtt_port}"
+        found = findings(at(tmp_path, url, user="roof", password_file=password))
+        assert found["cloud login"].state == "bad"
+        assert "refused" in found["cloud login"].text
+        assert "spinney cloud user add roof" in found["cloud login"].remedy
+        gone = findings(at(tmp_path, url, user="roof", password_file=tmp_path / "none"))
+        assert "correct cloud.password_file" in gone["cloud login"].remedy
+
+
+def test_what_takes_connections_and_is_no_mqtt_server_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = findings(at(tmp_path, f"mqtts://127.0.0.1:{port}", ca=tmp_path / "none.pem"))
+    assert found["cloud certificate"].state == "bad"
+    assert "set cloud.ca" in found["cloud certificate"].remedy
+
+
+def test_without_a_cloud_that_is_a_note(tmp_path: Path) -> None:
+    assert findings(at(tmp_path, None))["cloud"].state == "note"
+
+
+def test_files_and_servers_of_acquirers_are_looked_at(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    settings = Settings(
+        data=tmp_path,
+        cloud=Cloud(url=None),
+        acquire=(
+            AcquireSerial(port="/dev/no-such-port"),
+            AcquireReplay(file=tmp_path / "none.jsonl"),
+            AcquireMqtt(url=f"mqtt://127.0.0.1:{port}", topics=(MqttTopic(topic="a"),)),
+            AcquireBle(enabled=False),
+        ),
+    )
+    found = findings(settings)
+    assert "/dev/no-such-port is not there" in found["serial"].text
+    assert "cannot be read" in found["replay"].text
+    assert found[f"mqtt mqtt://127.0.0.1:{port}"].state == "bad"
+    assert not any("blue" in what for what in found)
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spinney_mobile.doctor.LOW_DISK_BYTES", 1 << 62)
+    found = findings(at(tmp_path, None))
+    assert found["data"].state == "bad"
+    assert "make room" in found["data"].remedy
+
+
+def test_bluetooth_is_looked_at_without_bluez_and_elsewhere() -> None:
+    here = list(_bluetooth("linux"))
+    assert here
+    assert all(finding.remedy for finding in here if finding.state == "bad")
+    assert [finding.state for finding in _bluetooth("darwin")] == ["note"]
+
+
+def test_the_command_says_what_to_do_and_its_code_whether_there_is_something(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config = tmp_path / "mobile.toml"
+    config.write_text("acquire = []\n")
+    common = ("--config", str(config), "--data", str(tmp_path / "data"))
+    bad = command("doctor", *common, "--cloud", f"mqtt://127.0.0.1:{port}")
+    assert bad.returncode == 1
+    assert "BAD   cloud port" in bad.stdout
+    assert "\n      -> is it running" in bad.stdout
+    told = command("doctor", *common, "--cloud", "none", "--json")
+    assert {item["what"] for item in json.loads(told.stdout)} >= {"python", "matcher", "data", "clock", "cloud"}
