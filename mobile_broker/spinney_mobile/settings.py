@@ -277,7 +277,7 @@ class Outbox:
     drop: Literal["oldest", "newest"] = "oldest"
     """Which end gives way when it is full."""
     sync: Literal["always", "interval", "never"] = "interval"
-    """always: on disk before anything else happens; interval: within a second; never: as the system likes."""
+    """always: on disk before anything else happens; interval: within ten seconds; never: as the system likes."""
 
 
 # ---- Local life -------------------------------------------------------------------------------------------------
