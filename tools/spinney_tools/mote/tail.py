@@ -94,9 +94,9 @@ class _Tail:
                 lost = link.events_lost
             print(self._line(event, info, names), flush=True)
             self._next = event.number + 1
+            self._left = None if self._left is None else self._left - 1
             if self._options.ack:
                 await link.ack(event.number)
-            self._left = None if self._left is None else self._left - 1
             if self._left == 0:
                 return
 
