@@ -231,7 +231,14 @@ class Batches(Sending):
             elif isinstance(row, int) and isinstance(name, str):
                 yield from self._row(found, name, row, reason, now)
         self._forget(())
+        self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        """Nothing is remembered of batches that are over, and of records that were dropped."""
         self._spared = {name: spared for name, spared in self._spared.items() if self._batch(name)}
+        if self._not_owned:
+            first = next((entry.place for entry in self._box.log.entries()), self._box.log.end)
+            self._not_owned = {place: told for place, told in self._not_owned.items() if place >= first}
 
     def _row(self, batch: Batch, name: str, row: int, reason: str, now: float) -> Iterator[Refused]:
         if reason.startswith(_LABEL):
