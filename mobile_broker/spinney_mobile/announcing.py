@@ -321,6 +321,12 @@ class Announcer:
         if self._said[-1].departed is None:
             self._said[-1].departed = now
 
+    def forgotten(self, now: float) -> None:
+        """The cloud may hold nothing of what was announced: until it has acted on it anew, every reading is outside."""
+        self._said.clear()
+        self._said.append(_Said({}, None, 0.0))
+        self._change(now)
+
     def _settle(self, now: float) -> None:
         """An announcement takes the place of the one before it once the cloud has surely acted on it."""
         while len(self._said) > 1:

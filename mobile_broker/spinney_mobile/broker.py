@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -45,6 +46,8 @@ from .watchdog import Watchdog
 TICK_SECONDS: Final = 0.25
 """Between looks for what has fallen due."""
 BATTERY_SECONDS: Final = 60.0
+FORGOTTEN_SECONDS: Final = 30.0
+"""Without the link for so long, or since before the start, what was announced may not be in force any more."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +78,7 @@ class Broker:
         """Sources that are given up, and the place in the outbox before which all of theirs is."""
         self._announced: Mapping[str, Any] | None = None
         self._was_connected = False
+        self._lost_at = -math.inf
         self._stopping = asyncio.Event()
         self._battery = battery()
         self._battery_at = self.started
@@ -159,6 +163,7 @@ class Broker:
 
     def sampled(self, sample: Sample) -> None:
         """Something that is known whole."""
+        self._look_at_link(self._clock())
         self.taking.take(sample, self._clock())
         if sample.source in self.announcer:
             self._latest[sample.source] = sample
@@ -304,11 +309,20 @@ class Broker:
             self._forget_left(silent, now)
         is_due = self.announcer.due(now)
         self.taking.tick(now)
-        if self._was_connected != self._is_connected():
-            self._was_connected = not self._was_connected
-            self.pushing.refresh()
+        self._look_at_link(now)
         if is_due:
             self._announce(now)
+
+    def _look_at_link(self, now: float) -> None:
+        """A cloud that has not heard of this broker for long has dropped its activation, and will say so."""
+        if self._was_connected == self._is_connected():
+            return
+        self._was_connected = not self._was_connected
+        if not self._was_connected:
+            self._lost_at = now
+        elif now - self._lost_at > FORGOTTEN_SECONDS:
+            self.announcer.forgotten(now)
+        self.pushing.refresh()
 
     def _leave(self, source: str) -> None:
         """Give a source up: first all that concerns it goes up, under our lease; then it is announced no longer."""

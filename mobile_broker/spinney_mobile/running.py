@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import fields
@@ -15,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from spinney import native
 from spinney.client.errors import ClientError
 from spinney.errors import SpinneyError
 from spinney.logs import set_up_logging
@@ -263,6 +265,10 @@ def _url(scheme: str, listener: socket.socket) -> str:
 def run(configuration: Configuration, reread: Callable[[], Configuration]) -> int:
     """Run a broker; the exit code."""
     set_up_logging(NAME, configuration.settings.logging)
+    with warnings.catch_warnings(record=True) as caught:
+        native.core()
+    for warning in caught:
+        log.warning("%s", warning.message)
     try:
         return asyncio.run(Running(configuration, reread).run())
     except (StartError, DataDirError, ClientError, OSError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -117,6 +118,20 @@ def test_without_a_cloud_everything_stays_here_and_can_be_looked_at(tmp_path: Pa
         assert "nothing of 'nobody' has been taken yet" in unknown.stderr
         assert mobile.stop() == 0
     assert command("status", "--data", str(mobile.data)).returncode == 1
+
+
+def test_without_the_c_core_it_says_so_once_and_works_all_the_same(tmp_path: Path) -> None:
+    mobile = Mobile(tmp_path, "--cloud", "none")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPINNEY_")}
+    with mobile.begin(env={**environment, "SPINNEY_CORE": "/nowhere/core.so"}):
+        wait_until(lambda: mobile.ready_line or mobile.ended, "the ready line")
+        with Subscriber("ana", server=mobile.local) as ana, Publisher("kit", server=mobile.local) as kit:
+            warm = iter(ana.subscribe("WHEN temp > 25 UNTIL temp <= 22 EACH room", sid="warm"))
+            for temp in (26.0, 20.0):
+                kit.publish({"source": "window", "temp": temp, "room": "lab"}).wait(60)
+            assert [next(warm).why, next(warm).why] == ["enter", "exit"]
+        assert mobile.stop() == 0
+    assert mobile.said.count("matching in pure Python") == 1
 
 
 def test_explain_says_which_part_of_a_filter_decides(cloud: Cloud, tmp_path: Path) -> None:
