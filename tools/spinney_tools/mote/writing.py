@@ -93,7 +93,6 @@ _ADVICE = (
     ("Permission denied", "On Linux: sudo usermod -aG dialout $USER, then log in again."),
     ("busy", "Another program has the port open: close it and run it again."),
     ("This chip is", "Name the board that it is by --board. Nothing was changed."),
-    ("Wrong", "Name the board that it is by --board. Nothing was changed."),
     ("MD5", "What is on the flash is not what was sent: run it again, with a lower --baud such as 115200."),
 )
 
