@@ -309,6 +309,7 @@ def test_another_log_is_noticed_at_the_start_and_on_the_way(nats: NatsServer) ->
 # ---- duplicates: the engine's rule, from any place on
 
 SOURCES = ("a", "b")
+SUBJECT = log_subject("publications", TENANT)
 
 
 @st.composite
@@ -327,7 +328,7 @@ def logs(draw: st.DrawFn) -> list[Message]:
                 for at in range(length)
             ]
         record = Publications(draw(st.sampled_from(["default", "other"])), 0.0, tuple(runs), orjson.dumps(rows))
-        found.append(Message(sequence, time, log_subject("publications", "default"), encode(record)))
+        found.append(Message(sequence, time, SUBJECT, encode(record)))
     return found
 
 
@@ -344,6 +345,21 @@ def test_who_begins_in_the_middle_says_the_same_as_who_has_read_it_all(log: list
     for message in log[since:middle]:
         late.remember(message, now)
     assert [late.apply(message) for message in log[middle:]] == wanted[middle:]
+
+
+@pytest.mark.parametrize("set_back", [0.0, SKEW_SECONDS - 2.0])
+def test_a_reading_of_nearly_w_ago_is_known_to_who_begins_now(set_back: float) -> None:
+    """Also where the log's clock was set back meanwhile: its time then stands still until it has caught up."""
+    windows = Windows(3_600.0, 60.0)
+    data = encode(publications("m", 0, [{"a": 1}]))
+    times = [1e6, 1e6 + 3_599.0, 1e6 + 3_599.0 - set_back, 1e6 + 3_599.5 - set_back]
+    log = [Message(at, time, SUBJECT, data if at in (1, 4) else encode(Tick())) for at, time in enumerate(times, 1)]
+    now = log[2].time
+    late = Duplicates(windows)
+    for message in log[:3]:
+        if message.time >= now - windows.lookback:
+            late.remember(message, now)
+    assert late.apply(log[3]).repeated == (0,)
 
 
 @given(logs())
