@@ -227,7 +227,9 @@ class Taking:
         """Whether to wait for word of who owns the source: what has no numbers of its own would be published twice."""
         if sample.source in self._waiting:
             return True
-        return sample.sequence is None and sample.source not in self._leases.known and self._connected()
+        if sample.sequence is not None or self._leases.epoch(sample.source) != NOBODY or not self._connected():
+            return False
+        return sample.source not in self._leases.known
 
     def _hold(self, waiting: _Waiting) -> None:
         held = self._waiting.setdefault(waiting.sample.source, deque())
