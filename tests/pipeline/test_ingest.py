@@ -229,7 +229,7 @@ def test_the_lake_is_kept_while_batches_go_on(spark: SparkSession, nats: NatsSer
         wait_until(lambda: one.ingest.status.compactions > before + 1 or one.failure, "a compaction")
         one.until(put(nats, city(3, first=12)))
     assert len(ids(lake)) == len(set(ids(lake))) == 300
-    assert lake.state(OBSERVATIONS).files < 20
+    assert lake.state(OBSERVATIONS).files <= 20  # and not 30
 
 
 def test_the_log_s_clock_that_steps_back_harms_nothing(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:

@@ -23,7 +23,15 @@ from spinney_cloud.names import LOG, log_subject
 from spinney_cloud.pipeline import scan as scan_module
 from spinney_cloud.pipeline.duplicates import SKEW_SECONDS, Duplicates, Windows
 from spinney_cloud.pipeline.scan import Limits, LogReplaced, LogTrimmed, Scan
-from spinney_cloud.pipeline.source import LogSource, LogStreamReader, OptionError, Options, RecordsMissing, batches
+from spinney_cloud.pipeline.source import (
+    LogBatchReader,
+    LogSource,
+    LogStreamReader,
+    OptionError,
+    Options,
+    RecordsMissing,
+    batches,
+)
 from spinney_cloud.records import Publications, Run, SubscriptionChange, Tick, decode, encode
 
 CHANGE = SubscriptionChange(TENANT, "0001.default.me.s", None)
@@ -200,6 +208,22 @@ def test_partitions_are_ranges_of_about_as_many_rows(nats: NatsServer, monkeypat
     assert [(part.after, part.upto) for part in parts] == [(0, 13), (13, 16), (16, 19), (19, 20)]
     assert [part.records for part in parts] == [13, 3, 3, 1]
     assert len(reader(nats).partitions({"seq": 20, "subs": 0}, {"seq": 20, "subs": 0})) == 0
+
+
+def test_a_log_longer_than_what_is_remembered_is_planned_in_pieces(
+    nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "MAX_KEPT", 7)
+    make_log(nats)
+    put(nats, [*city(20), Tick(), *city(4), Tick()])
+    options = Options.read(server_of(nats).options())
+    with direct(nats) as log:
+        parts = [part.value for part in LogBatchReader(options).partitions()]
+        assert [(part.after, part.upto) for part in parts] == [(0, 7), (7, 14), (14, 21), (21, 26)]
+        found = [id for part in parts for batch in batches(log, part, "publications") for id in batch["id"].to_pylist()]
+    assert found == expected_ids(messages(nats))
+    streamed = walk(nats, reader(nats), {"seq": 0, "subs": 0})
+    assert [end["seq"] for end, _ in streamed] == [7, 14, 21, 26]
 
 
 # ---- offsets

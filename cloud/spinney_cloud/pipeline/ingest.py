@@ -305,7 +305,7 @@ class Ingest:
 
     def keep(self) -> None:
         """Compact, drop what is too old, vacuum: while batches go on."""
-        lake = Lake(self._lake.place)
+        lake = self._lake.again()
         try:
             for name in TABLES:
                 if self._plan.retain_days is not None:

@@ -109,6 +109,10 @@ class Lake:
         self._options = dict(storage_options or {}) or None
         self._tables: dict[str, DeltaTable] = {}
 
+    def again(self) -> Lake:
+        """The same place, for another thread."""
+        return Lake(self.place, self._options)
+
     def path(self, name: str) -> str:
         """Of a table."""
         return f"{self.place.rstrip('/')}/{name}"

@@ -183,6 +183,15 @@ class _Planner:
             return []
         return [InputPartition(part) for part in self.scan.slices(after, upto, self.options.partitions)]
 
+    def all_partitions(self) -> list[InputPartition]:
+        """Of all that is to be read, planned piece by piece: the log may be longer than what is remembered of it."""
+        after, upto = self.begin(), self.last()
+        found: list[InputPartition] = []
+        while (end := self.scan.forward(after, Limits(NO_END, NO_END), upto=upto, all_kinds=True)) > after:
+            found += self.partitions(after, end)
+            after = end
+        return found
+
 
 class LogBatchReader(DataSourceReader):
     """A part of the log, read once."""
@@ -191,8 +200,7 @@ class LogBatchReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        planner = _Planner(self.options)
-        return planner.partitions(planner.begin(), planner.last())
+        return _Planner(self.options).all_partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return batches(connection(self.options.server), partition.value, self.options.give)
