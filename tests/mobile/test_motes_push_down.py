@@ -224,6 +224,7 @@ def test_a_mote_that_nobody_wants_anything_of_stops_sampling_until_somebody_does
             await until(lambda: broker.bits(HOT) == [False])
             broker.motes.want(SOURCE, {}, epoch=1)
             await until(lambda: not programs(scene))
+            await until(lambda: not broker.is_connected)
             assert scene.life.sampling, "it may be wanted again soon, and each switch is written to flash"
             await until(lambda: not scene.life.sampling, UNWANTED_SECONDS + 60)
             broker.motes.want(SOURCE, wanted(HOT), epoch=1)
