@@ -17,8 +17,17 @@ from .matching import WrongAnswer
 from .stuck import Stuck
 from .table import ReadmeError, Table, update_readme
 
-_OF_THE_CLOUD = {"matcher": "cloud_matcher", "delivery": "cloud_delivery", "cloud": "cloud_chain"}
-_BENCHES = ("matching", "forest", "json", *_OF_THE_CLOUD)
+_MODULES = {
+    "mobile": "mobile_matching",
+    "hearing": "mobile_hearing",
+    "matcher": "cloud_matcher",
+    "delivery": "cloud_delivery",
+    "cloud": "cloud_chain",
+    "source": "pipeline_source",
+    "lake": "pipeline_lake",
+}
+"""Those that need nothing but time."""
+_BENCHES = ("matching", "forest", "json", "mote", *_MODULES)
 _README = Path(__file__).resolve().parents[3] / "README.md"
 
 _EPILOG = """\
@@ -27,8 +36,11 @@ examples:
   spinney bench matching --quick      only sizes up to 20,000; a quarter of a minute
   spinney bench all --update-readme   all tables, also put into README.md
   spinney bench matching --only W2 --json
+  spinney bench mote --data FOLDER    Table 3.1 of the state-filter thesis; Cambridge's series, if FOLDER has it
   spinney bench cloud                 publish to notify, next to the bare MQTT server; matcher and delivery alone
                                       are `matcher` and `delivery`
+  spinney bench hearing               the mobile broker: adverts a second; `mobile` is its matching alone
+  spinney bench source                the pipeline: from the log to Spark; `lake` is what a replay reads
 
 Run it on a quiet machine. Figures are ratios to a baseline in the same run; absolute times differ between machines.
 
@@ -68,7 +80,7 @@ def _fail(text: str, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spinney bench",
-        description="Measure the core and the cloud broker, and print one table per question.",
+        description="Measure each part of Spinney, and print one table per question.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -80,8 +92,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print figures instead of a table")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
     parser.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
+    parser.add_argument("--seed", type=int, default=1, help="mote: what is drawn (default: %(default)s)")
     parser.add_argument(
-        "--data", type=Path, default=default_folder(), help="where workloads are kept (default: %(default)s)"
+        "--data",
+        type=Path,
+        default=default_folder(),
+        help="where workloads are kept; mote: a folder with Cambridge's temperatures (default: %(default)s)",
     )
     return parser
 
@@ -99,8 +115,13 @@ def _run(bench: str, options: argparse.Namespace) -> tuple[Table, dict[str, Any]
 
         door = json_door.measure(options.data, _progress)
         return json_door.table(door), {"json": door.as_json()}, door.missed()
-    if bench in _OF_THE_CLOUD:
-        module = importlib.import_module(f".{_OF_THE_CLOUD[bench]}", __package__)
+    if bench == "mote":
+        from . import mote_filtering
+
+        filtered = mote_filtering.measure(options.data, _progress, seed=options.seed)
+        return mote_filtering.table(filtered), {"mote": filtered.as_json()}, filtered.missed()
+    if bench in _MODULES:
+        module = importlib.import_module(f".{_MODULES[bench]}", __package__)
         measured = module.measure(_progress)
         return module.table(measured), {bench: measured.as_json()}, measured.missed()
     from . import matching
