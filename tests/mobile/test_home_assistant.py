@@ -209,6 +209,14 @@ def test_a_wrong_password_is_said_with_what_to_do(tmp_path_factory: Any, caplog:
     assert "check home_assistant.user and password_file" in caplog.text
 
 
+def test_a_class_is_given_only_with_a_unit_that_home_assistant_takes_for_it() -> None:
+    describer = discovery.Describer("homeassistant", "pi", "1", 60.0)
+    for unit, device_class in (("C", "temperature"), ("K", "temperature"), ("furlong", None), (None, None)):
+        units = {} if unit is None else {"temperature": unit}
+        ((_, message),) = describer.entities("m", {"temperature": 1.0}, units, rssi=False)
+        assert json.loads(message.payload).get("device_class") == device_class
+
+
 def test_names_that_no_topic_can_have_stay_apart() -> None:
     assert discovery.slug("window") == "window"
     assert discovery.slug("a/b") != discovery.slug("a_b") != discovery.slug("a+b")

@@ -263,6 +263,9 @@ def test_with_passwords_a_client_comes_in_under_its_own_name_only(tmp_path: Path
         stranger.paho.loop_stop()
         ana = Client(port.number, "y", user="ana", password="secret")
         assert ana.hears("spinney/ana/note/#", "spinney/bob/note/#", "spinney/#", "#") == [True, False, False, False]
+        bob = Client(port.number, "y", user="bob", password="other")
+        assert bob.connected.get(timeout=60)[0].is_failure  # the session of that id is ana's
+        bob.paho.loop_stop()
         ana.paho.publish("spinney/bob/pub", '{"NO2": 1}', qos=1)
         assert ana.gone.get(timeout=60)
         ana.paho.loop_stop()

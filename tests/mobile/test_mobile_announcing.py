@@ -154,11 +154,15 @@ def test_a_source_with_too_many_attributes_is_outside_for_ever(monkeypatch: pyte
 
 def test_the_place_is_announced_anew_only_well_beyond_the_border_of_its_cell() -> None:
     found = announcer(resolution=9)
-    found.move(ZAGREB, NOW)
+    inside = H3().centre(H3().cell(*ZAGREB, 9))
+    steps = ((inside[0] + 0.0001 * n, inside[1]) for n in range(100))
+    beyond = next(place for place in steps if H3().cell(*place, 9) != H3().cell(*inside, 9))
+    found.move(inside, NOW)
     area = found.body()["place"]
-    for step in range(20):  # back and forth over the border of a cell of about 200 m
-        found.move((ZAGREB[0] + 0.0008 * (step % 2), ZAGREB[1]), NOW)
-    assert found.body()["place"] == area
+    for _ in range(10):
+        found.move(beyond, NOW)
+        assert found.body()["place"] == area
+        found.move(inside, NOW)
     found.move((ZAGREB[0] + 0.01, ZAGREB[1]), NOW)
     assert found.body()["place"] != area
 
@@ -261,3 +265,13 @@ def test_what_is_gone_is_forgotten_on_disk() -> None:
     found.forget("m1", NOW)
     settle(found, NOW)
     assert found.changes() == {"known:m1": None}
+
+
+def test_what_the_cloud_may_have_forgotten_is_outside_until_it_has_acted_on_it_anew() -> None:
+    found = promised(temp=20.0)
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(temp=20.0), NOW)
+    found.forgotten(NOW)
+    assert found.sampled("m1", reading(temp=20.0), NOW)
+    settle(found, NOW)
+    assert not found.sampled("m1", reading(temp=20.0), NOW)
