@@ -89,6 +89,7 @@ _BUTTON = (
     "Hold the board's BOOT button, press and release its reset button (EN), let BOOT go, and run it again. Close what"
     " else has the port open. A cable must carry data; a lower --baud helps with a bad one."
 )
+_HALF_WRITTEN = "The board has no whole image now. Run it again: it starts from the beginning. "
 _ADVICE = (
     ("Permission denied", "On Linux: sudo usermod -aG dialout $USER, then log in again."),
     ("busy", "Another program has the port open: close it and run it again."),
@@ -101,11 +102,7 @@ def _failed(lines: list[str]) -> FlashError:
     text = "\n".join(lines)
     started = any(line.startswith("Writing") for line in lines)
     advice = next((words for sign, words in _ADVICE if sign in text), _BUTTON)
-    where = (
-        "while it wrote the image: the board has none now. Run it again, it starts from the beginning. "
-        if started
-        else ""
-    )
+    where = _HALF_WRITTEN if started else ""
     return FlashError(f"esptool: {_end(lines)}", where + advice)
 
 
