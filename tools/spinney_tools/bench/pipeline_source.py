@@ -35,8 +35,8 @@ from .pipeline_log import endpoints, fill, log_server
 from .stuck import Stuck
 from .table import Table, number
 
-RECORDS, ROWS = 4_000, 100
-ROUNDS = 3
+RECORDS, ROWS = 8_000, 100
+ROUNDS = 2
 FASTER = 5.0
 """Arrow than tuples, at least."""
 
