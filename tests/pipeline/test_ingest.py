@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from spinney_cloud.bucket import stream_of
 from spinney_cloud.names import READERS
 from spinney_cloud.pipeline import ingest as ingest_module
 from spinney_cloud.pipeline.duplicates import Windows
-from spinney_cloud.pipeline.ingest import Floor, Ingest, IngestError, Plan
+from spinney_cloud.pipeline.ingest import Floor, Ingest, IngestError, Plan, scratch_folder
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, Lake, LakeError
 from spinney_cloud.pipeline.scan import Limits, LogReplaced, LogTrimmed
 from spinney_cloud.positions import Position
@@ -246,6 +248,20 @@ def test_the_log_s_clock_that_steps_back_harms_nothing(spark: SparkSession, nats
     assert [row["time"] for row in found] == [-1e12, 1e12]
     assert len({row["date"] for row in found}) <= 2  # of the log, not of the sensors
     assert all(abs(row["log_time"].timestamp() - row["arrival"]) < 1e-5 for row in found)
+
+
+def test_checkpoints_of_the_killed_are_cleared_away_and_others_are_not() -> None:
+    code = "from spinney_cloud.pipeline.ingest import scratch_folder; print(scratch_folder())"
+    killed = Path(
+        subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1]
+    )
+    mine = scratch_folder()
+    assert killed.parent == mine.parent
+    assert not killed.exists()
+    other = scratch_folder()
+    assert mine.is_dir()
+    mine.rmdir()
+    other.rmdir()
 
 
 # ---- the floor

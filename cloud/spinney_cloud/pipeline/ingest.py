@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import re
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships without types
@@ -130,8 +132,7 @@ class Ingest:
         self._failure: Exception | None = None
         self._query: StreamingQuery | None = None
         self._writing = threading.Lock()
-        memory = str(_MEMORY) if os.access(_MEMORY, os.W_OK) else None
-        self._checkpoint = Path(tempfile.mkdtemp(prefix="spinney-ingest-", dir=memory))
+        self._checkpoint = scratch_folder()
         self._floor = Floor(plan.windows.lookback)
 
     # ---- starting and stopping
@@ -316,6 +317,17 @@ class Ingest:
             logger.warning("%s", error)
         else:
             self.status.compactions += 1
+
+
+def scratch_folder() -> Path:
+    """A new folder for a checkpoint; those of processes of this machine that were killed go."""
+    top = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    mine = f"spinney-ingest-{platform.node()}-"
+    for old in top.glob(f"{mine}*"):
+        pid = old.name.removeprefix(mine).partition("-")[0]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{mine}{os.getpid()}-", dir=top))
 
 
 def _sequence(offset: Any) -> int:
