@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
-from hearing_kit import NOW, Kept, until
+from hearing_kit import DEADLINE_SECONDS, NOW, Kept, until
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import HOST, MosquittoServer, free_ports
 
@@ -62,12 +63,15 @@ def heard_from(
     return asyncio.run(main())
 
 
+_numbers = itertools.count(1)
+
+
 async def ready(kept: Kept, publisher: Publisher) -> None:
-    """Until what is published is heard."""
-    async with asyncio.timeout(60):
-        while not any(heard.address == "ready" for heard in kept.heards):
-            await asyncio.to_thread(publisher.publish, "ready", "1")
-    kept.heards = [heard for heard in kept.heards if heard.address != "ready"]
+    """Until what is published is heard. Each call knows its own messages: one of an earlier call may still come."""
+    number = next(_numbers)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not any((heard.values or {}).get("ready") == number for heard in kept.heards):
+            await asyncio.to_thread(publisher.publish, "ready", number)
 
 
 def found(kept: Kept) -> list[tuple[str, Any]]:
