@@ -30,7 +30,7 @@ class DecodeError(ValueError):
 
 
 class Decoder(Protocol):
-    """Knows one format. It has no state: what must be remembered of a device is remembered by Devices."""
+    """Knows one format. What must be remembered from one advert to the next is remembered by DeviceTable."""
 
     name: str
     abilities: Mapping[str, Ability]
