@@ -7,6 +7,7 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -312,24 +313,37 @@ def test_a_lost_stored_costs_a_second_time_and_no_more(mosquitto: MosquittoServe
     run(scenario())
 
 
-def test_a_server_that_comes_and_goes_loses_nothing(mosquitto: MosquittoServer, tmp_path: Path) -> None:
+def deaf_after(cloud: StandIn, id: str, item: dict[str, Any]) -> None:
+    """It refuses nothing, and stores nothing of what comes after the message with this reading."""
+    cloud.deaf = cloud.deaf or item["id"] == id
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_with_much_under_way_loses_nothing(mosquitto: MosquittoServer, tmp_path: Path) -> None:
     async def scenario() -> None:
-        number = 0
+        stored: list[str] = []
         async with Edge(tmp_path, "b1", mosquitto.mqtt_port) as edge:
-            for _ in range(3):
+            edge.uplink._batches._resend = edge.uplink._batches._resend_first = 0.5
+            for round_ in range(3):
                 with StandIn(mosquitto.mqtt_port) as cloud:
+                    cloud.refuse = partial(deaf_after, cloud, f"m1:{round_}:2500")
                     await edge.connected()
-                    for _ in range(200):
-                        edge.send(number)
-                        number += 1
-                    await edge.drained()
-                    assert cloud.ids == [f"m1:1:{n}" for n in range(number - 200, number)]
-                await asyncio.to_thread(mosquitto.kill)
-                await until(lambda: not edge.uplink.connected, "the link to be lost")
-                error = edge.uplink.status().error
-                assert error is not None
-                assert str(mosquitto.port) in error
+                    for number in range(5_000):
+                        edge.send(number, boot=round_)
+                    await until(lambda cloud=cloud: cloud.deaf, "half of it to be stored")
+                    await asyncio.to_thread(mosquitto.kill)
+                    await until(lambda: not edge.uplink.connected, "the link to be lost")
+                    assert edge.outbox.log.count
+                    error = edge.uplink.status().error
+                    assert error is not None
+                    assert str(mosquitto.port) in error
+                stored += cloud.ids
                 mosquitto.start()
+            with StandIn(mosquitto.mqtt_port) as cloud:
+                await edge.drained()
+                stored += cloud.ids
+        assert set(stored) == {f"m1:{boot}:{number}" for boot in range(3) for number in range(5_000)}
+        # In what order is mosquitto's: what it had saved of its queue comes before what it had lost of it.
 
     run(scenario())
 
@@ -410,6 +424,26 @@ def test_a_server_that_does_not_acknowledge_is_left(
                 await edge.drained()
                 assert wire.connections >= 2
                 assert cloud.ids == ["m1:1:1"]
+
+    run(scenario())
+
+
+def test_what_was_under_way_when_the_link_was_lost_goes_again_without_any_time_out(
+    mosquitto: MosquittoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spinney.client.sending.PUBACK_SECONDS", 1e6)
+
+    async def scenario() -> None:
+        async with Wire(mosquitto.port) as wire, Edge(tmp_path, "b1", wire.port) as edge:
+            with StandIn(mosquitto.port) as cloud:
+                await edge.connected()
+                wire.fall_silent()
+                edge.send(1)
+                await until(lambda: edge.uplink.counts.batches, "it to be under way")
+                edge.uplink._connection.drop("the network has changed")  # type: ignore[union-attr]  # it runs
+                await edge.drained()
+                assert cloud.ids == ["m1:1:1"]
+                assert edge.uplink.counts.batches == 2
 
     run(scenario())
 
