@@ -11,8 +11,10 @@ from motes_kit import HOT, constants, wanted
 from spinney import Known
 from spinney.mote import Attribute, layout
 from spinney.mote.link import MAX_STAGED, MAX_STAGED_BYTES
-from spinney.mote.protocol import Event, EventFlag, table_crc
+from spinney.mote.protocol import AttributeRow, Event, EventFlag, table_crc
 from spinney_mobile.active import ActiveFilter
+from spinney_mobile.motes import Identity
+from spinney_mobile.motes.identity import UnusableMoteError, attributes_of
 from spinney_mobile.motes.joining import MAX_JOINED, Joiner
 from spinney_mobile.motes.programs import EVERYTHING, Programs, Wanted, everything
 from spinney_mobile.motes.table import MAX_PROGRAMS, Plan, Table
@@ -186,6 +188,20 @@ def test_filters_are_compiled_once_and_again_when_they_change() -> None:
     next(half)
     assert compiled(wanted("temperature > 1", "temperature > 2"), Known()) == 1, "it goes on where it was left"
     assert set(programs.made) == {"temperature > 1", "temperature > 2"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [AttributeRow(f"a{n}", "", 1, 1, 0, 9) for n in range(30)],
+        [AttributeRow("a", "", 1, 1, 0, 9)] * 2,
+        [AttributeRow("a", "", 1, 1, 9, 0)],
+        [AttributeRow("", "", 1, 1, 0, 9)],
+    ],
+)
+def test_a_mote_that_says_what_cannot_be_is_refused(rows: list[AttributeRow]) -> None:
+    with pytest.raises(UnusableMoteError):
+        attributes_of(rows, Identity("hut"))
 
 
 def event(number: int, sequence: int, flags: int = 0) -> Event:

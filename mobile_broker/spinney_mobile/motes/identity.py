@@ -8,6 +8,7 @@ from typing import Final
 
 from spinney.expression import Value
 from spinney.mote import Attribute
+from spinney.mote.attributes import MAX_ATTRIBUTES
 from spinney.mote.protocol import AttributeRow, Info
 from spinney.publication import RESERVED
 
@@ -75,6 +76,8 @@ def described(info: Info, address: str, identity: Identity) -> MoteInfo:
 
 def attribute_names(rows: Sequence[AttributeRow], identity: Identity) -> list[str]:
     """What its attributes are called here, in its order; UnusableMoteError."""
+    if len(rows) > MAX_ATTRIBUTES:
+        raise UnusableMoteError(f"the mote has {len(rows)} attributes, more than {MAX_ATTRIBUTES}")
     names = [identity.rename.get(row.name, row.name) for row in rows]
     for name in names:
         if name in RESERVED or name in identity.attributes:

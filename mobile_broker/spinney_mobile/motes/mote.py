@@ -86,7 +86,7 @@ class Mote:
     @property
     def layout(self) -> int:
         """By which it knows that a program is for it: by its own names."""
-        return layout([Attribute(row.name, row.p, row.q, row.low, row.high) for row in self.rows])
+        return layout(attributes_of(self.rows, Identity(self.source)))
 
     def hear(self, rssi: int | None, scan: ScanData | None, now: float) -> None:
         """An advert of it."""

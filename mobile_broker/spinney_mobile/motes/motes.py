@@ -281,16 +281,16 @@ class Motes(Acquirer):
 
     async def _plan(self, mote: Mote, wanted: Wanted) -> None:
         try:
-            attributes = mote.attributes
+            attributes, layout = mote.attributes, mote.layout
         except UnusableMoteError as error:
             mote.failed(str(error), self.steady())
             return
-        for count, _ in enumerate(mote.programs.make(wanted, attributes, mote.layout), 1):
+        for count, _ in enumerate(mote.programs.make(wanted, attributes, layout), 1):
             if count % COMPILE_AT_ONCE == 0:
                 await asyncio.sleep(0)
         if mote.wanted is not wanted or mote.address in self._unplanned:
             return  # it has changed meanwhile, and is planned again
-        mote.plan = mote.table.plan(mote.programs.made, everything(attributes, mote.layout), wanted.epoch)
+        mote.plan = mote.table.plan(mote.programs.made, everything(attributes, layout), wanted.epoch)
         if mote.address in self._running:
             self._running[mote.address].poke()
 
