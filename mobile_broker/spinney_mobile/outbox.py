@@ -4,9 +4,9 @@
 
 One `append` is one transaction: a kill leaves all of it or nothing. It is a log, not a database: a reading of 150 bytes
 costs an SD card 250, where SQLite's WAL writes 8,900, at half the rate. The bounds are bytes and age; beyond them the
-oldest records are dropped (or the newest, where that is set), and counted. A dropped record leaves the labels behind that no later record
-repeats, as silent labels, so that the cloud's bits stay right (rules S2, S3). Without room on the disk it goes on in
-memory, within the same bounds, and says so.
+oldest records are dropped (or the newest, where that is set), and counted. A dropped record leaves the labels behind
+that no later record repeats, as silent labels, so that the cloud's bits stay right (rules S2, S3). Without room on the
+disk it goes on in memory, within the same bounds, and says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import logging
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
@@ -180,11 +180,15 @@ class Outbox:
         """
         now = self._now()
         items = [(_id_of(record), encode(record, now)) for record in records]
-        leave, behind = self._make_room(sum(len(data) for _, data in items))
-        if leave is None:  # the newest give way
-            self.counts.dropped_full += len(items)
-            items = list(self._labels_alone(records, now))
-        kept = self._write([*behind, *items], state or {}, leave or ())
+        size = sum(len(data) for _, data in items)
+        leave: list[Entry] = []
+        if not self.log.has_room(size):
+            if self._settings.drop == "newest":
+                items, leave = self._labels_alone(records, now)
+            else:
+                leave = self._oldest(size + min(DROP_BYTES, self.log.max_bytes // 4))
+                items = [*self._drop(leave, "dropped_full"), *items]
+        kept = self._write(items, state or {}, leave)
         self.counts.appended += len(records)
         if kept:
             self.on_append(kept)
@@ -220,9 +224,8 @@ class Outbox:
         return self._clock()
 
     def _write(
-        self, items: Sequence[tuple[PublicationId, bytes]], state: Mapping[str, bytes | None], leave: Iterable[Entry]
+        self, items: Sequence[tuple[PublicationId, bytes]], state: Mapping[str, bytes | None], leave: Sequence[Entry]
     ) -> list[Entry]:
-        leave = list(leave)
         kept = None if time.monotonic() < self._disk_due else self._onto_disk(items, state, leave)
         if kept is None:
             kept = self.log.keep_in_memory(items, state, leave)
@@ -249,15 +252,6 @@ class Outbox:
         return kept
 
     # ---- What gives way ----------------------------------------------------------------------------------------
-
-    def _make_room(self, size: int) -> tuple[list[Entry] | None, list[tuple[PublicationId, bytes]]]:
-        """What has to leave, and what stays behind of it. None for the first: the newest are to be dropped."""
-        if self.log.has_room(size):
-            return [], []
-        if self._settings.drop == "newest":
-            return None, []
-        leave = self._oldest(size + min(DROP_BYTES, self.log.max_bytes // 4))
-        return leave, self._drop(leave, "dropped_full")
 
     def _oldest(self, size: int) -> list[Entry]:
         """So many bytes from the oldest on; silent labels that nothing newer repeats only where that does not do."""
@@ -303,12 +297,26 @@ class Outbox:
             digest: _silent(one) for digest, one in labels if self._newest.get((digest, one.mark.source)) == entry.place
         }
 
-    def _labels_alone(self, records: Iterable[OutRecord], now: float) -> Iterator[tuple[PublicationId, bytes]]:
+    def _labels_alone(
+        self, records: Sequence[OutRecord], now: float
+    ) -> tuple[list[tuple[PublicationId, bytes]], list[Entry]]:
+        """What stays of new records that are dropped, and the silent labels that it makes needless."""
+        self.counts.dropped_full += len(records)
+        behind: list[tuple[PublicationId, bytes]] = []
+        keys: set[tuple[Digest, str]] = set()
         for record in records:
             if record.labels:
                 labels = {digest: _silent(label) for digest, label in record.labels.items()}
+                keys.update((digest, label.mark.source) for digest, label in labels.items())
+                behind.append((_silent_id(), encode(OutRecord(None, record.epoch, labels), now)))
                 self.counts.labels_left_behind += len(labels)
-                yield _silent_id(), encode(OutRecord(None, record.epoch, labels), now)
+        places = {place for key in keys if (place := self._newest.get(key)) is not None}
+        before = [next(self.log.entries(place)) for place in places]
+        return behind, [entry for entry in before if is_silent(entry) and self._is_repeated(entry, keys)]
+
+    def _is_repeated(self, entry: Entry, keys: Collection[tuple[Digest, str]]) -> bool:
+        """Whether all its labels have newer ones, or will have them with these."""
+        return all(key in keys or self._newest.get(key) != entry.place for key in _label_keys(entry))
 
     def _note_labels(self, entry: Entry) -> None:
         for key in _label_keys(entry):

@@ -150,6 +150,22 @@ def test_or_the_newest_where_that_is_set(tmp_path: Path) -> None:
     outbox.close()
 
 
+def test_where_the_newest_give_way_their_labels_do_not_pile_up(tmp_path: Path) -> None:
+    outbox = opened(tmp_path, max_bytes=4_000, drop="newest")
+    for number in range(100):
+        outbox.append([record(number, text="x" * 100)])
+    size = outbox.log.bytes
+    for number in range(100, 1_000):
+        both = {f"{number % 3:016x}": label(number, True), f"{number % 5:015x}f": label(number, False)}
+        outbox.append([OutRecord(reading(number, text="x" * 100), 7, both)])
+    assert outbox.log.bytes < size + 8 * 400
+    ends: dict[str, int] = {}
+    for digest, _, number, _ in silent(outbox):
+        ends[digest] = max(number, ends.get(digest, 0))
+    assert ends == {f"{n % 3:016x}": n for n in range(997, 1_000)} | {f"{n % 5:015x}f": n for n in range(995, 1_000)}
+    outbox.close()
+
+
 def test_what_is_too_old_goes_and_what_is_younger_stays(tmp_path: Path) -> None:
     clock = Clock()
     outbox = opened(tmp_path, clock, max_age=60.0)
