@@ -18,7 +18,13 @@ from spinney_tools.test import PARTS, has_tests
 TOP = Path(__file__).parents[1]
 CI = os.environ.get("CI") == "true"
 # The package to install for a program, where the names differ.
-PACKAGES = {"cc": "build-essential", "gcc": "build-essential"}
+PACKAGES = {
+    "cc": "build-essential",
+    "gcc": "build-essential",
+    "mosquitto_sub": "mosquitto-clients",
+    "mosquitto_pub": "mosquitto-clients",
+    "systemd-analyze": "systemd",
+}
 
 settings.register_profile("default", deadline=None, print_blob=True, derandomize=CI)
 settings.register_profile("quick", settings.get_profile("default"), max_examples=20)

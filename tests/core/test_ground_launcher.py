@@ -319,7 +319,7 @@ def test_a_required_core_is_tried_again_each_time(
         ("match -s x readings.jsonl", set()),
         ("up", set()),
         ("test core", {"test"}),
-        ("test mobile -k outbox", {"test", "mobile"}),
+        ("test mobile -k outbox", {"test", "test-mobile", "test-mote", "test-cloud"}),
         ("test tests/cloud/test_gateway.py", {"test", "cloud", "test-cloud"}),
         ("test", {"test"}),
         ("test -k pipeline", {"test"}),
@@ -327,7 +327,10 @@ def test_a_required_core_is_tried_again_each_time(
         ("bench", {"test"}),
         ("bench matching", {"test"}),
         ("bench cloud", {"test", "cloud"}),
-        ("bench all --strict", {"test", "cloud"}),
+        ("bench mote --seed 2", {"test"}),
+        ("bench all --strict", {"test", "mobile", "sim", "cloud", "pipeline"}),
+        ("mobile run --send all", {"mobile"}),
+        ("mote ls", {"flash"}),
         ("cloud --check", {"cloud"}),
         ("sim city --motes 20", {"sim"}),
         ("check", {"dev", "test"}),
@@ -340,7 +343,7 @@ def test_a_command_installs_what_it_needs_and_no_more(clone: Path, line: str, ex
 def test_all_tests_need_what_the_parts_that_have_tests_need(clone: Path) -> None:
     (clone / "tests/pipeline/deep").mkdir(parents=True)
     (clone / "tests/pipeline/deep/test_lake.py").touch()
-    assert launcher_of(clone).extras_for(["test"]) == {"test", "cloud", "test-cloud", "pipeline"}
+    assert launcher_of(clone).extras_for(["test"]) == {"test", "test-cloud", "test-pipeline"}
 
 
 def test_the_launcher_and_the_command_know_the_same_parts() -> None:

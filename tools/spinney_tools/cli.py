@@ -9,6 +9,8 @@ import sys
 COMMANDS = {
     "up": "show Spinney at work: live matches on sample readings, until Ctrl-C",
     "match": "print the readings of files that match subscriptions, as JSON lines",
+    "mote": "flash a mote over a cable, or talk to it over the air",
+    "mobile": "run the mobile broker on a Raspberry Pi or a laptop, or see what it does",
     "cloud": "run the cloud broker, or manage one: users, certificates, backups",
     "pub": "publish readings to a cloud broker",
     "sub": "subscribe at a cloud broker, and print what it tells",
@@ -16,7 +18,7 @@ COMMANDS = {
     "sim": "simulate a city of motes and brokers on a virtual radio",
     "test": "run the tests: all, or of core, mote, mobile, cloud, pipeline, system",
     "check": "check format, lint, types, sanitizers, a short fuzzing, coverage",
-    "bench": "measure: matching, forest, json, or all, as tables",
+    "bench": "measure each part, as tables",
     "soak": "run the long tests and longer fuzzing",
     "workloads": "make the benchmark's workloads",
 }
