@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -15,15 +16,15 @@ from uplink_kit import REAL
 
 from spinney import Subscriber
 
-PROGRAM = [sys.executable, str(Path(__file__).parent / "killed_edge.py")]
+PROGRAM = [sys.executable, str(Path(__file__).parent / "killed_broker.py")]
 TESTS = Path(__file__).parents[1]
 WAIT_SECONDS = 300.0
 
 
-def begin(folder: Path, port: int, count: int) -> subprocess.Popen[bytes]:
-    command = [*PROGRAM, str(folder), "kim", str(port), str(count)]
-    path = ":".join(str(TESTS / part) for part in ("mobile", "cloud", "core"))
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"})
+def begin(folder: Path, port: int, first: int, last: int) -> subprocess.Popen[bytes]:
+    command = [*PROGRAM, str(folder), str(port), str(first), str(last)]
+    path = [*(str(TESTS / part) for part in ("mobile", "cloud", "core")), os.environ.get("PYTHONPATH", "")]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": os.pathsep.join(path)})
 
 
 def said(process: subprocess.Popen[bytes]) -> int:
@@ -45,7 +46,7 @@ def kill_again_and_again(tmp_path: Path, rounds: int, seed: int) -> None:
         with Subscriber("kay", server=f"mqtt://127.0.0.1:{port}") as kay:
             kay.subscribe("source = 'kim-1'", sid="all", callback=found.append)
             for number in range(rounds):
-                process = begin(tmp_path / "edge", port, 0)
+                process = begin(tmp_path / "edge", port, acknowledged + 1, 0)
                 assert process.stdout
                 if number % 2:  # while it fills its outbox
                     for _ in range(chance.randrange(1, 200)):
@@ -56,7 +57,7 @@ def kill_again_and_again(tmp_path: Path, rounds: int, seed: int) -> None:
                 process.send_signal(signal.SIGKILL)
                 acknowledged = max(acknowledged, said(process))
             last = acknowledged + 100
-            process = begin(tmp_path / "edge", port, last)
+            process = begin(tmp_path / "edge", port, acknowledged + 1, last)
             last = max(last, said(process))
             assert process.returncode == 0
             wait_until(lambda: len(found) >= last, f"all {last} notifications", WAIT_SECONDS)

@@ -1,0 +1,51 @@
+"""A whole mobile broker that is given samples as quickly as it takes them, to be killed at any time.
+
+    killed_broker.py FOLDER PORT FIRST LAST
+
+The samples are numbered from FIRST on. It says each number on stdout once the broker has taken its sample, which then
+is on disk, and ends when LAST is stored; 0: never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from uplink_kit import until
+
+from spinney_mobile.broker import Broker
+from spinney_mobile.outbox import Outbox
+from spinney_mobile.samples import Sample
+from spinney_mobile.settings import Cloud, Settings
+
+AT_ONCE = 20
+FULL = 20_000
+NAME = "kim"
+SOURCE = "kim-1"
+
+
+async def main(folder: Path, port: int, first: int, last: int) -> None:
+    cloud = Cloud(url=f"mqtt://127.0.0.1:{port}")
+    outbox = Outbox(folder)
+    outbox.open()
+    broker = Broker(Settings(name=NAME, data=folder, cloud=cloud, acquire=(), send="all"), outbox)
+    task = asyncio.create_task(broker.run())
+    number = first
+    while not last or number <= last:
+        for _ in range(AT_ONCE):
+            now = broker._clock()
+            broker.sampled(Sample(SOURCE, {"n": float(number)}, now, now, "test", boot=1, sequence=number))
+            number += 1
+        os.write(1, b"%d\n" % (number - 1))
+        await asyncio.sleep(0)
+        await until(lambda: outbox.log.count < FULL, "room")
+    await until(lambda: outbox.log.count == 0, "an empty outbox")
+    broker.stop()
+    await task
+    outbox.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))
