@@ -59,7 +59,7 @@ class Promise(NamedTuple):
         """Whether the value is within."""
         if self.constant is not None:
             return value == self.constant and value.__class__ is self.constant.__class__
-        if value.__class__ is not float:
+        if not isinstance(value, float):
             return _TYPES[value.__class__] in self.types
         if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
             return False

@@ -25,12 +25,15 @@ class Grid(Protocol):
 
     def cell(self, lat: float, long: float, resolution: int) -> str:
         """The cell around a point."""
+        ...
 
     def centre(self, cell: str) -> tuple[float, float]:
         """Latitude and longitude of its middle."""
+        ...
 
     def radius_meters(self, cell: str) -> float:
         """No point of the cell is farther from its middle."""
+        ...
 
 
 class H3:

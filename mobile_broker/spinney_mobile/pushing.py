@@ -32,18 +32,23 @@ class Host(Protocol):
 
     def constants(self, source: str) -> Mapping[str, Value]:
         """Attributes that all publications of a source have."""
+        ...
 
     def may_use(self, source: str) -> bool:
         """Whether the source is ours."""
+        ...
 
     def is_private(self, source: str) -> bool:
         """Whether a private rule may stop or change its readings."""
+        ...
 
     def epoch(self, source: str) -> int:
         """Of its lease."""
+        ...
 
     def wanted(self) -> Mapping[Digest, ActiveFilter]:
         """All that is active."""
+        ...
 
     def on_mote(self, source: str, digests: Collection[Digest]) -> None:
         """The filters that a mote evaluates from now on."""

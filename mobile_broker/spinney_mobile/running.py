@@ -117,7 +117,7 @@ class Running:
         local.configured(settings.client, _own(settings))
         broker.notifications = lambda: list(local.subscriptions.recent)
         broker.taking.listeners.append(local)
-        parts = [local.run(self._local_listener)]
+        parts: list[Coroutine[Any, Any, None]] = [local.run(self._local_listener)]
         if systemd.beat_seconds() is not None:
             parts.append(systemd.beat())
         if settings.home_assistant.url is not None:

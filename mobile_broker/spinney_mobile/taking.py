@@ -48,6 +48,7 @@ class Placing(Protocol):
 
     def __call__(self, sample: Sample) -> Mapping[str, Value]:
         """lat, long and cell, as far as they are known."""
+        ...
 
 
 class _Waiting(NamedTuple):
@@ -68,7 +69,7 @@ class Taking:
         announcer: Announcer,
         numbering: Numbering,
         rules: Rules,
-        placing: Placing = lambda _: {},
+        placing: Placing = lambda sample: {},  # noqa: ARG005  # as Placing names it
         constants: Callable[[str], Mapping[str, Value]] = lambda _: {},
         connected: Callable[[], bool] = lambda: False,
         send_all: bool = False,
@@ -174,8 +175,8 @@ class Taking:
         self.counts["sent_unwanted"] += not decision.send
         self.counts["bytes_sent"] += self._size(id.source, publication)
         self.sent[id.source] += 1
-        state = {**self._numbering.stored(id.source), **self.rules.spend(ruled.budgets, now)}
-        self._store([OutRecord(publication, epoch, decision.labels)], state)
+        spent = self.rules.spend(ruled.budgets, now)
+        self._store([OutRecord(publication, epoch, decision.labels)], spent, id.source)
 
     def _count_unneeded(self, size: int) -> None:
         """What goes up only because all does: what demand-driven sending would have spared."""
@@ -189,7 +190,7 @@ class Taking:
         self.counts["bytes_spared"] += self._size(source, publication)
         self.spared[source] += 1
         self.valid.stop(publication, epoch, now)
-        self._store([], {})
+        self._store([], {}, source)
 
     def _size(self, source: str, publication: Mapping[str, Any]) -> int:
         size, left = self._sizes.get(source, (0, 0))
@@ -216,8 +217,13 @@ class Taking:
         silent = {digest: Label(label.mark, label.membership, silent=True) for digest, label in labels.items()}
         self._store([OutRecord(None, epoch, silent)] if silent else [], {})
 
-    def _store(self, records: Sequence[OutRecord], state: Mapping[str, bytes | None]) -> None:
+    def _store(
+        self, records: Sequence[OutRecord], state: Mapping[str, bytes | None], source: str | None = None
+    ) -> None:
+        """In one step; with anything of a source also its number, so that none comes twice."""
         changes = {**state, **self.decider.changes(), **self.announcer.changes()}
+        if source is not None and (records or changes or self._numbering.begins(source)):
+            changes |= self._numbering.stored(source)
         if records or changes:
             self._outbox.append(records, changes)
 

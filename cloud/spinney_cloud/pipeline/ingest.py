@@ -5,6 +5,9 @@ with its rows; so a start goes on after what the lake has, and what is read twic
 own checkpoint is begun anew at every start: a lake that is restored from a backup needs nothing else.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported
+
 from __future__ import annotations
 
 import logging

@@ -7,6 +7,9 @@ comes again, whole or in part, adds nothing that is there, and the lake itself s
     dead_letters   what could not be decoded, with the reason; partitioned by date
 """
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported
+
 from __future__ import annotations
 
 import datetime as dt

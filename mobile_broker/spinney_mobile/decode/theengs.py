@@ -65,7 +65,7 @@ class Theengs:
         if answer is None:
             return None
         try:
-            told = json.loads(answer)
+            told: dict[str, Any] = json.loads(answer)
         except ValueError as error:
             raise DecodeError(f"TheengsDecoder's answer cannot be read: {error}") from None
         values = {

@@ -51,6 +51,7 @@ class Handler(Protocol):
 
     def may_hear(self, client: str | None, topic: str) -> bool:
         """Whether it may subscribe to this filter."""
+        ...
 
     def received(self, client: str | None, topic: str, payload: bytes) -> None:
         """A message; Refused if it may not say it."""
@@ -221,7 +222,7 @@ class _Connection(asyncio.Protocol):
         if self._connect is not None and self._connect.keepalive_seconds:
             self._expect(self._connect.keepalive_seconds * KEEPALIVE_FACTOR)
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # as asyncio names it
         """Whatever the reason."""
         if self._timer is not None:
             self._timer.cancel()

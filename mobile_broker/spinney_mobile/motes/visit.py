@@ -45,6 +45,7 @@ class Host(Protocol):
 
     def steady(self) -> float:
         """Seconds that go by whatever becomes of the clock."""
+        ...
 
     def told(self, mote: Mote, info: Info) -> None:
         """The mote has said what it is."""

@@ -79,7 +79,7 @@ def unit(
         "<fences>": "" if user_unit else _FENCES.format(home=home),
         "<target>": "default.target" if user_unit else "multi-user.target",
     }
-    template = files(__package__).joinpath(f"{NAME}.service").read_text(encoding="utf-8")
+    template = files("spinney_mobile.service").joinpath(f"{NAME}.service").read_text(encoding="utf-8")
     lines = template.splitlines()
     lines[0] = "# Spinney's mobile broker, written by `spinney mobile install-service`: changes go into a drop-in."
     text = "\n".join(lines) + "\n"

@@ -49,12 +49,15 @@ class Source(Protocol):
 
     def status(self) -> Status:
         """A picture of this moment."""
+        ...
 
     def seen(self) -> list[dict[str, Any]]:
         """All devices heard, taken or not."""
+        ...
 
     def explain(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Why a reading is wanted or not; SpinneyError for what is none."""
+        ...
 
 
 class WebApp:
@@ -64,7 +67,7 @@ class WebApp:
         self._source = source
         self._streams = 0
         self.stopping = asyncio.Event()
-        page = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+        page = files("spinney_mobile.web").joinpath("page.html").read_text(encoding="utf-8")
         self._page = HTMLResponse(page, headers={"Content-Security-Policy": _policy(page)})
         routes = [
             Route("/", self._index),

@@ -18,10 +18,12 @@ class Saying(Protocol):
     @property
     def level(self) -> str:
         """Nothing below it is said: debug, info, warning or error."""
+        ...
 
     @property
     def format(self) -> str:
         """text or json."""
+        ...
 
 
 class _Formatter(logging.Formatter):

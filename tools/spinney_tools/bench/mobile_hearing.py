@@ -66,7 +66,7 @@ class _Sink:
     def heard(self, heard: Heard) -> None:
         self.samples += self._devices.take(heard) is not None
 
-    def sampled(self, _sample: Sample) -> None:
+    def sampled(self, sample: Sample) -> None:  # as Sink names it
         raise NotImplementedError("adverts only")
 
 

@@ -227,7 +227,7 @@ def _fed(states: Sequence[ActiveFilter]) -> Decide:
 def _us_each(way: Decide, stream: Iterator[dict[str, Any]]) -> float:
     """Processor time of so many readings, or of those for which there is time."""
     readings = list(islice(stream, READINGS))
-    start = time.process_time()
+    start, done = time.process_time(), 0
     for done, reading in enumerate(readings, 1):
         way(reading)
         if done % SOURCES == 0 and time.process_time() - start > SLOW_SECONDS:
