@@ -55,6 +55,7 @@ class Numbering:
         self._contents: dict[str, OrderedDict[frozenset[str], tuple[_Content, float]]] = {}
         self._latest = -math.inf
         self._gone: dict[str, bytes | None] = {}
+        self._begun: set[str] = set()
         for key, value in (kept or {}).items():
             kind, _, source = key.partition(":")
             if kind == NUMBER:
@@ -80,7 +81,7 @@ class Numbering:
         if late:
             self.counts["late"] += 1
         else:
-            self._remember(id)
+            self._remembered(id)
         return Numbered(id, late)
 
     def _repeats_content(self, sample: Sample) -> bool:
@@ -106,23 +107,31 @@ class Numbering:
             boot, sequence = max(boot, epoch), max(sequence + RESTART_GAP, _milliseconds(sample))
         elif epoch > boot:
             boot, sequence = epoch, _milliseconds(sample)
-        id = PublicationId(sample.source, boot, sequence + 1)
-        self._remember(id)
-        return id
+        else:
+            return self._remembered(PublicationId(sample.source, boot, sequence + 1))
+        self._begun.add(sample.source)
+        return self._remembered(PublicationId(sample.source, boot, sequence + 1))
 
-    def _remember(self, id: PublicationId) -> None:
+    def _remembered(self, id: PublicationId) -> PublicationId:
         self._newest[id.source] = (id.boot, id.sequence)
         self._newest.move_to_end(id.source)
         if len(self._newest) > MAX_SOURCES:
             source, _ = self._newest.popitem(last=False)
             self._contents.pop(source, None)
             self._restored.discard(source)
+            self._begun.discard(source)
             self._gone[_key(source)] = None
             self.counts["forgotten"] += 1
+        return id
+
+    def begins(self, source: str) -> bool:
+        """Whether a source's numbers begin anew, which is to be kept whatever becomes of its publication."""
+        return source in self._begun
 
     def stored(self, source: str) -> dict[str, bytes | None]:
-        """What is to be kept when a publication of the source is; None for what is not any more."""
+        """What is to be kept when anything of the source is; None for what is not any more."""
         gone, self._gone = self._gone, {}
+        self._begun.discard(source)
         newest = self._newest.get(source)
         return gone if newest is None else {**gone, _key(source): json.dumps(newest).encode()}
 

@@ -199,6 +199,8 @@ class World:
     def leave(self, n: int) -> None:
         """A source goes."""
         source = self.sources[n % len(self.sources)]
+        if not source.here:
+            return
         self._release(source)
         source.here = False
         self._announce_here(source.name, over=True)
@@ -332,14 +334,20 @@ class World:
         for notes in self.engine.apply(record, self.at, self.now):
             for note in notes.notes:
                 assert note.reason != "repaired"
-                self.told.append((int(note.sid[1:]), note.publication_id, note.why, note.scope))
+                self.told.append((int(note.sid[1:]), _id(note), note.why, note.scope))
 
     def answers(self) -> tuple[list[Any], list[Any]]:
         """What the edge told, and what the centre."""
         assert self.engine.damaged == 0, self.engine.damage
         ids = {one.id: n for n, one in enumerate(self.subscriptions)}
-        centre = [(ids[one.subscription], str(one.publication_id), one.why, one.scope) for one in self.centre.told]
+        centre = [(ids[one.subscription], _id(one), one.why, one.scope) for one in self.centre.told]
         return sorted(self.told, key=repr), sorted(centre, key=repr)
+
+
+def _id(told: Any) -> str:
+    """Of its publication. Who is lost has none, only a last mark, which a new evaluator repeats (S2)."""
+    id = str(told.publication_id)
+    return id if told.reason is None else id.partition(":")[0]
 
 
 def _as_logged(record: OutRecord) -> Publications:

@@ -97,7 +97,8 @@ def told(text: str, history: list[tuple[Any, ...]], *, limits: bool) -> list[tup
 
 def test_what_a_source_outside_of_its_announcement_does_next_is_not_missed() -> None:
     # The cloud sets the bit: it was promised that nothing here could.
-    history = [("sample", 0, {"x": 5.0}, False), ("sample", 0, {"x": 3.0}, False)]
+    history: list[tuple[Any, ...]] = [("sample", 0, {"x": 1.0}, False), ("announce", 0), ("settle",)]
+    history += [("sample", 0, {"x": 5.0}, False), ("sample", 0, {"x": 3.0}, False)]
     assert told("WHEN x > 4.5 UNTIL x <= 4", history, limits=True) == [("enter", "mote-0"), ("exit", "mote-0")]
 
 

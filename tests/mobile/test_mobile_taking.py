@@ -198,6 +198,15 @@ def test_what_is_withheld_is_stored_too_s3() -> None:
     assert json.loads(edge.store.state["bit:s:m2"])[1][0][4] == 1
 
 
+def test_a_number_does_not_come_again_even_if_what_had_it_was_spared_and_the_clock_stands_still_i1() -> None:
+    edge, heard = Edge(known=KNOWN), []
+    for _ in range(3):
+        edge = Edge(state=edge.store.state)
+        edge.taking.take(sample(temp=20 + len(heard)), NOW)
+        heard += [one.id for one in edge.store.heard]
+    assert len(set(heard)) == 3
+
+
 def test_a_broker_that_is_killed_goes_on_as_if_nothing_had_been() -> None:
     def run(kill_at: int) -> list[Any]:
         edge, told = Edge(active("s", HOT), known=KNOWN), []
