@@ -8,6 +8,7 @@ one before it holds, too: a reading is within only if both say so.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
@@ -152,7 +153,8 @@ Abilities = Callable[[str], Mapping[str, Ability]]
 class Announcer:
     """Pure: time is handed in. When something is `due`, `announce` gives it, and `departed` says that it is on its way.
 
-    What was in force before a restart is kept: the filters that are active follow from it.
+    Kept are, of each source, what was announced last, which must not become less while the source is ours, and what is
+    in force, from which the filters that are active follow.
     """
 
     def __init__(
@@ -172,20 +174,29 @@ class Announcer:
         self._area: Area | None = None
         self._said: deque[_Said] = deque()
         """The one in force; those that have departed since; the one that is to depart."""
-        self._changed_at: float | None = None
+        self._changed_at: float | None = -math.inf
+        """Since when there is something to announce; from the start on there is."""
+        self._kept: dict[str, tuple[Promises | None, Promises | None]] = {}
+        self._kept_area: tuple[Area | None, Area | None] = (None, None)
         self._tokens = float(BURST)
         self._filled_at = 0.0
         self._changes: dict[str, bytes | None] = {}
         self._restore(kept or {})
 
     def _restore(self, kept: Mapping[str, bytes]) -> None:
+        in_force = _Said({}, None, 0.0)
         for key, value in kept.items():
             kind, _, source = key.partition(":")
             if kind == KNOWN and source:
-                self._sources[source] = _Source({name: _promise(words) for name, words in json.loads(value).items()})
+                said, force = self._kept[source] = _read_pair(value)
+                if said is not None:
+                    self._sources[source] = _Source(said)
+                if force is not None:
+                    in_force.sources[source] = force
             elif kind == KNOWN:
-                self._area = Area(*json.loads(value))
-        self._said.append(_Said(self._promises(), self._area, 0.0))
+                areas = [None if item is None else Area(*item) for item in json.loads(value)]
+                self._area, in_force.area = self._kept_area = (areas[0], areas[1])
+        self._said.append(in_force)
 
     def _promises(self) -> dict[str, Promises]:
         return {name: one.promises for name, one in self._sources.items()}
@@ -255,13 +266,8 @@ class Announcer:
         return Area(*self._grid.centre(cell), self._grid.radius_meters(cell) * MARGIN)
 
     def sampled(self, source: str, publication: Mapping[str, Value], now: float) -> bool:
-        """A reading as it would go up; whether it is outside of what has been announced, which it widens then.
-
-        All readings of a source are, until the cloud has acted on what widened it: it may have set bits by them.
-        """
-        promises = self._sources[source].promises
-        is_settled = self._said[0].sources.get(source) is promises
-        if is_settled and all(said.holds(source, publication) for said in self._said):
+        """A reading as it would go up; whether it is outside of what has been announced, which it widens then."""
+        if all(said.holds(source, publication) for said in self._said):
             return False
         self.counts["outside"] += 1
         self.overheard(source, publication, now)
@@ -314,6 +320,7 @@ class Announcer:
         if self._said[-1].departed is None:
             self._said.pop()
         self._said.append(_Said(self._promises(), self._area))
+        self._keep()
         return self.body()
 
     def departed(self, now: float) -> None:
@@ -333,18 +340,24 @@ class Announcer:
             departed = self._said[1].departed
             if departed is None or now - departed < SETTLE_SECONDS:
                 return
-            self._keep(self._said.popleft(), self._said[0])
+            self._said.popleft()
+            self._keep()
 
-    def _keep(self, before: _Said, after: _Said) -> None:
-        """Another announcement is in force."""
-        for source in before.sources.keys() - after.sources.keys():
-            self._changes[f"{KNOWN}:{source}"] = None
-        for source, promises in after.sources.items():
-            if promises != before.sources.get(source):
-                words = {name: [sorted(one.types), *one[1:]] for name, one in promises.items()}
-                self._changes[f"{KNOWN}:{source}"] = json.dumps(words).encode()
-        if before.area != after.area:
-            self._changes[KNOWN] = None if after.area is None else json.dumps(astuple(after.area)).encode()
+    def _keep(self) -> None:
+        """Of what was announced last and of what is in force, note what is not kept yet."""
+        last, force = self._said[-1], self._said[0]
+        for source in {**self._kept, **last.sources, **force.sources}:
+            pair = (last.sources.get(source), force.sources.get(source))
+            if pair == (None, None):
+                self._changes[f"{KNOWN}:{source}"] = None
+                del self._kept[source]
+            elif pair != self._kept.get(source):
+                self._changes[f"{KNOWN}:{source}"] = json.dumps([_words(one) for one in pair]).encode()
+                self._kept[source] = pair
+        areas = (last.area, force.area)
+        if areas != self._kept_area:
+            self._changes[KNOWN] = json.dumps([one and astuple(one) for one in areas]).encode()
+            self._kept_area = areas
 
     def _change(self, now: float) -> None:
         if self._changed_at is None:
@@ -374,6 +387,16 @@ def _able(ability: Ability) -> Promise:
     return Promise(frozenset({"number"}), ability.minimum, ability.maximum, ability.unit)
 
 
-def _promise(words: list[Any]) -> Promise:
-    types, low, high, unit, constant = words
-    return Promise(frozenset(types), low, high, unit, constant)
+def _words(promises: Promises | None) -> dict[str, Any] | None:
+    if promises is None:
+        return None
+    return {name: [sorted(one.types), *one[1:]] for name, one in promises.items()}
+
+
+def _read_pair(value: bytes) -> tuple[Promises | None, Promises | None]:
+    last, force = (None if words is None else _promises_of(words) for words in json.loads(value))
+    return (last, last) if last == force else (last, force)
+
+
+def _promises_of(words: Mapping[str, Any]) -> Promises:
+    return {name: Promise(frozenset(types), *others) for name, (types, *others) in words.items()}

@@ -348,6 +348,7 @@ class Broker:
         if now - self._battery_at >= BATTERY_SECONDS:
             self._battery, self._battery_at = battery(), now
         body = self.announcer.announce()
+        self.taking.tick(now)  # what is announced is kept before anybody acts on it
         self._announced = body if self._battery is None else {**body, "battery": self._battery}
         if self.uplink is None:
             self.announcer.departed(now)

@@ -252,6 +252,7 @@ class World:
         """A broker announces what is new; the cloud acts on it at once, which the broker cannot know."""
         broker = self.brokers[n % len(self.brokers)]
         item = json.loads(json.dumps({**broker.announcer.announce(), "session": "s"}))
+        broker.taking.tick(self.clock)
         said = read_announcement(item, TENANT, broker.name, 0.0)
         assert isinstance(said, Announcement)
         broker.announcer.departed(self.clock)

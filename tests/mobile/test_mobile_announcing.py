@@ -109,16 +109,17 @@ def test_a_reading_outside_is_counted_and_widens_the_promise(values: dict[str, A
     assert agrees(found, reading(**values))
 
 
-def test_until_the_cloud_has_acted_on_it_all_readings_of_a_widened_source_are_outside() -> None:
+def test_until_the_cloud_has_acted_on_an_announcement_the_one_before_it_holds() -> None:
     found = promised(temp=20.0)
     found.sampled("m1", reading(temp=90.0), NOW)
     found.announce()
-    assert found.sampled("m1", reading(temp=20.0), NOW)
+    assert found.sampled("m1", reading(temp=90.0), NOW)
     found.departed(NOW)
     found.due(NOW + SETTLE_SECONDS - 1)
-    assert found.sampled("m1", reading(temp=20.0), NOW)
-    found.due(NOW + SETTLE_SECONDS)
+    assert found.sampled("m1", reading(temp=90.0), NOW)
     assert not found.sampled("m1", reading(temp=20.0), NOW)
+    found.due(NOW + SETTLE_SECONDS)
+    assert not found.sampled("m1", reading(temp=90.0), NOW)
 
 
 def test_an_announcement_that_cannot_depart_settles_nothing() -> None:
@@ -127,7 +128,7 @@ def test_an_announcement_that_cannot_depart_settles_nothing() -> None:
     for n in range(3):
         found.announce()
         found.due(NOW + 1e6 * n)
-    assert found.sampled("m1", reading(temp=20.0), NOW)
+    assert found.sampled("m1", reading(temp=90.0), NOW)
 
 
 def test_a_constant_that_changes_is_none_any_more() -> None:
@@ -197,7 +198,6 @@ def test_a_source_that_is_elsewhere_is_promised_to_be_anywhere() -> None:
 
 def test_changes_are_gathered_and_told_at_a_bounded_rate() -> None:
     found = announcer()
-    found.due(NOW)
     told = []
     for n in range(200):
         now = NOW + 0.5 * n
@@ -209,10 +209,12 @@ def test_changes_are_gathered_and_told_at_a_bounded_rate() -> None:
     assert len(told) <= BURST + 100 / REFILL_SECONDS + 1
 
 
-def test_nothing_new_is_not_announced() -> None:
+def test_nothing_new_is_not_announced_but_for_the_start() -> None:
     found = announcer()
-    assert not found.due(NOW + 1e6)
+    assert found.due(NOW)
+    found.announce()
     found.hear("m1", NOW)
+    assert found.due(NOW + 1)
     found.announce()
     found.hear("m1", NOW + 1)
     assert not found.due(NOW + 1e6)
@@ -250,20 +252,30 @@ def test_after_a_restart_what_the_cloud_has_acted_on_holds_on() -> None:
     assert not again.sampled("m1", reading(temp=21.0, lat=ZAGREB[0], long=ZAGREB[1]), NOW)
 
 
-def test_after_a_restart_what_it_had_not_acted_on_is_outside_again() -> None:
+def test_after_a_restart_what_was_announced_is_announced_again_and_what_it_had_not_acted_on_is_outside() -> None:
     found = promised(temp=20.0)
-    kept = {key: value for key, value in found.changes().items() if value is not None}
     found.sampled("m1", reading(temp=90.0), NOW)
     found.announce()
-    assert found.changes() == {}
-    assert announcer(kept).sampled("m1", reading(temp=90.0), NOW)
+    kept = {key: value for key, value in found.changes().items() if value is not None}
+    again = announcer(kept)
+    assert again.body() == found.body()
+    assert again.due(NOW)
+    assert again.sampled("m1", reading(temp=90.0), NOW)
+    assert not again.sampled("m1", reading(temp=20.0), NOW)
+    settle(again, NOW)
+    assert not again.sampled("m1", reading(temp=90.0), NOW)
 
 
 def test_what_is_gone_is_forgotten_on_disk() -> None:
     found = promised(temp=20.0)
     found.changes()
     found.forget("m1", NOW)
-    settle(found, NOW)
+    found.announce()
+    kept = found.changes()["known:m1"]
+    assert kept is not None
+    assert announcer({"known:m1": kept}).sources == []
+    found.departed(NOW)
+    found.due(NOW + SETTLE_SECONDS)
     assert found.changes() == {"known:m1": None}
 
 
