@@ -50,6 +50,8 @@ class Case:
     """Notifications a second; 0 where it is only there to compare."""
     all_ms: float | None = None
     """One publication to all of them takes at most so long."""
+    floods: bool = False
+    """A client that only publishes is too quick for these: the server's queues overflow, and it drops."""
 
 
 CASES = (
@@ -57,8 +59,8 @@ CASES = (
     Case("nats", 10, 30_000),
     Case("nats", 100, 20_000, 5_000),
     Case("nats", 1_000, 6_000, 1_500, 800),
-    Case("mosquitto", 10, 30_000),
-    Case("mosquitto", 100, 60_000),
+    Case("mosquitto", 10, 30_000, floods=True),
+    Case("mosquitto", 100, 60_000, floods=True),
     Case("mosquitto", 1_000, 60_000, 20_000, 80),
 )
 EVENTS_PER_S = 20_000
@@ -117,8 +119,8 @@ def _words(case: Case) -> str:
 def _measure(case: Case) -> dict[str, float]:
     with _servers(case.server) as servers, _process(_subscribers, servers.mqtt_port, case.subscribers) as pipe:
         _receive(pipe)
-        bare = asyncio.run(_bare(case, servers, pipe))
-        return {"bare_per_s": bare, **asyncio.run(_delivered(case, servers, pipe))}
+        bare = {} if case.floods else {"bare_per_s": asyncio.run(_bare(case, servers, pipe))}
+        return {**bare, **asyncio.run(_delivered(case, servers, pipe))}
 
 
 async def _bare(case: Case, servers: Servers, pipe: Connection) -> float:
@@ -360,7 +362,9 @@ def table(found: Measurement) -> Table:
     for case in CASES:
         if (one := found.figures.get(_name(case))) is None:
             continue
-        rates = f"{number(one['bare_per_s'])}/s", f"{number(one['per_s'])}/s", f"{one['per_s'] / one['bare_per_s']:.2f}"
+        bare = one.get("bare_per_s")
+        beside = (f"{number(bare)}/s", f"{one['per_s'] / bare:.2f}") if bare else ("", "")
+        rates = beside[0], f"{number(one['per_s'])}/s", beside[1]
         rows.append((_words(case), *rates, f"{case.least:,.0f}/s" if case.least else ""))
         if case.all_ms:
             rows.append(
