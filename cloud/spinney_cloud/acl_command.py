@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from spinney.configuring import ConfigurationError
+
 from .acl import MQTT_USER, mosquitto_acl, mosquitto_passwords
-from .configuration import ConfigurationError
 from .data_dir import DataDirError, read_secrets, write_whole
 from .data_option import add_data_options, configuration_of
 from .users import Users, UsersError, hashes

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from spinney.configuring import ConfigurationError
+
 from .backup import BackupError, Manifest, make, opened, restore_files, restore_streams
-from .configuration import ConfigurationError
 from .data_dir import DataDir, DataDirError, holder
 from .data_option import add_data_options, configuration_of
 from .endpoints import nats_endpoints

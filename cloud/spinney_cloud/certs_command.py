@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable
 
+from spinney.configuring import ConfigurationError
+
 from .certs import CA, Certificates, CertificatesError
-from .configuration import ConfigurationError
 from .data_option import add_data_options, configuration_of
 
 EPILOG = """\

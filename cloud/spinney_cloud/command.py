@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spinney.configuring import ConfigurationError
 from spinney.logs import set_up_logging
 
-from .configuration import KEYS, MISSING, Configuration, ConfigurationError, Key, configure, perhaps_flag
+from .configuration import KEYS, MISSING, Configuration, Key, configure, perhaps_flag
 
 if TYPE_CHECKING:  # the other commands need none of it
     from .supervisor import Processes

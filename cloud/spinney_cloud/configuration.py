@@ -6,17 +6,16 @@ Flags win over the environment, and that wins over the file. A key is `http.port
 
 from __future__ import annotations
 
-import re
-import tomllib
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
+
+from spinney.configuring import ConfigurationError, perhaps, read_toml
 
 from . import settings as model
 from .settings import Section, Settings
@@ -49,14 +48,6 @@ RELOADABLE = frozenset(
     }
 )
 """What takes effect on SIGHUP; all else needs a restart. Users, and what is in certificate files, take effect, too."""
-
-
-class ConfigurationError(Exception):
-    """All that is wrong with the configuration, each with where it was given and what is expected there."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
 
 
 class Key(NamedTuple):
@@ -174,17 +165,8 @@ def value_of(settings: Settings, key: Key) -> Any:
 
 def from_file(file: Path, problems: list[str]) -> list[Given]:
     """What a TOML file gives."""
-    try:
-        text = file.read_text()
-        content = tomllib.loads(text)
-    except OSError as error:
-        problems.append(f"{file}: cannot be read: {error.strerror}")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        problems.append(f"{file}: is no TOML: {error}")
-    else:
-        lines = _lines(text)
-        return list(_from_table(content, (), file, lines, problems))
-    return []
+    found = read_toml(file, problems)
+    return [] if found is None else list(_from_table(found.content, (), file, found.lines, problems))
 
 
 def _from_table(
@@ -197,24 +179,11 @@ def _from_table(
         if name in KEYS:
             yield Given(KEYS[name], value, source, file.absolute().parent)
         elif not any(each.startswith(f"{name}.") for each in KEYS):
-            problems.append(f"{source}: there is no such setting{_perhaps(name, KEYS)}")
+            problems.append(f"{source}: there is no such setting{perhaps(name, KEYS)}")
         elif isinstance(value, dict):
             yield from _from_table(value, (*path, word), file, lines, problems)
         else:
             problems.append(f"{source}: is a section; write [{name}], and its settings below it")
-
-
-def _lines(text: str) -> dict[str, int]:
-    """The line of each key and section, as far as plain TOML goes."""
-    found: dict[str, int] = {}
-    section = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
-            section = f"{header[1]}."
-            found.setdefault(header[1], number)
-        elif key := re.match(r"\s*([\w.-]+)\s*=", line):
-            found.setdefault(section + key[1], number)
-    return found
 
 
 def from_environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
@@ -226,7 +195,7 @@ def from_environment(environment: Mapping[str, str], problems: list[str]) -> lis
             if value:
                 given.append(Given(known[name], value, f"environment {name}", Path.cwd()))
         elif name.startswith(PREFIX) and name != CONFIG_VARIABLE:
-            problems.append(f"environment {name}: there is no such setting{_perhaps(name, known)}")
+            problems.append(f"environment {name}: there is no such setting{perhaps(name, known)}")
     return given
 
 
@@ -243,12 +212,7 @@ def from_flags(flags: Mapping[str, Any], problems: list[str]) -> list[Given]:
 
 def perhaps_flag(flag: str) -> str:
     """A suggestion for a flag that there is not."""
-    return _perhaps(flag, [each for key in KEYS.values() for each in (key.flag, key.long_flag)])
-
-
-def _perhaps(word: str, words: Iterable[str]) -> str:
-    close = get_close_matches(word, words, n=1)
-    return f"; perhaps {close[0]}" if close else ""
+    return perhaps(flag, [each for key in KEYS.values() for each in (key.flag, key.long_flag)])
 
 
 # ---- Together ---------------------------------------------------------------------------------------------------

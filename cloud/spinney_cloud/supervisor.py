@@ -19,10 +19,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from spinney.configuring import ConfigurationError
 from spinney.logs import set_up_logging
 
 from .child import Child
-from .configuration import Configuration, ConfigurationError, reload
+from .configuration import Configuration, reload
 from .data_dir import DataDir
 from .endpoints import OurPorts, addresses, mqtt_endpoints, nats_endpoints, our_ports
 from .log_errors import LogError, Unavailable

@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from .configuration import ConfigurationError
+from spinney.configuring import ConfigurationError
+
 from .data_option import add_data_options, configuration_of
 from .names import DEFAULT_TENANT
 from .settings import Seconds, Settings

@@ -11,16 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .configuration import (
-    CONFIG_VARIABLE,
-    KEYS,
-    MISSING,
-    Configuration,
-    ConfigurationError,
-    Key,
-    configure,
-    perhaps_flag,
-)
+from spinney.configuring import ConfigurationError
+
+from .configuration import CONFIG_VARIABLE, KEYS, MISSING, Configuration, Key, configure, perhaps_flag
 from .data_dir import DataDirError, NotRunning, ask
 from .setting_types import expected, help_of, shown
 

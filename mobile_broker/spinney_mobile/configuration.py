@@ -7,13 +7,12 @@ several of, such as `[[device]]`, is in the file alone.
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
+
+from spinney.configuring import ConfigurationError, perhaps, read_toml
 
 from .setting_types import NO_DEFAULT, expected, kind_of_section, members, read, sections_of, shown
 from .settings import Settings
@@ -27,14 +26,6 @@ _SHORT = {"cloud.url": "--cloud", "logging.format": "--log", "logging.level": "-
 SECRETS = ("bindkey",)
 """Never shown."""
 _BAD = object()
-
-
-class ConfigurationError(Exception):
-    """All that is wrong with the configuration, each with where it was given and what is expected there."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
 
 
 class Key(NamedTuple):
@@ -120,16 +111,8 @@ KEYS = {key.name: key for key in _keys(Settings)}
 
 def from_file(file: Path, problems: list[str]) -> Tree:
     """What a TOML file gives."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        content = tomllib.loads(text)
-    except OSError as error:
-        problems.append(f"{file}: cannot be read: {error.strerror}")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        problems.append(f"{file}: is no TOML: {error}")
-    else:
-        return _File(file, _lines(text)).tree(content, "")
-    return {}
+    found = read_toml(file, problems)
+    return {} if found is None else _File(file, found.lines).tree(found.content, "")
 
 
 class _File(NamedTuple):
@@ -155,32 +138,6 @@ class _File(NamedTuple):
         return f"{self.path}:{line}: {name}" if line else f"{self.path}: {name}"
 
 
-def _lines(text: str) -> dict[str, int]:
-    """The line of each key and section, as far as plain TOML goes."""
-    found: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    section = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*(\[\[?)\s*([\w.-]+)\s*\]", line):
-            section = _section(header[2].split("."), counts, several=header[1] == "[[")
-            found.setdefault(section, number)
-        elif key := re.match(r"\s*([\w.-]+|\"[^\"]*\")\s*=", line):
-            found.setdefault(f"{section}.{key[1]}" if section else key[1], number)
-    return found
-
-
-def _section(words: Sequence[str], counts: dict[str, int], *, several: bool) -> str:
-    """`device[1]` for the second `[[device]]`, and `acquire[0].topics[2]` for what is below one."""
-    name = ""
-    for depth, word in enumerate(words, 1):
-        name = f"{name}.{word}" if name else word
-        if several and depth == len(words):
-            counts[name] = counts.get(name, -1) + 1
-        if name in counts:
-            name += f"[{counts[name]}]"
-    return name
-
-
 def from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, Given]:
     """What variables give, by key. An empty one gives nothing."""
     known = {key.variable: key for key in KEYS.values()}
@@ -190,7 +147,7 @@ def from_environment(environment: Mapping[str, str], problems: list[str]) -> dic
             if value:
                 given[known[name].name] = Given(value, f"environment {name}", Path.cwd())
         elif name.startswith(PREFIX) and name != CONFIG_VARIABLE:
-            problems.append(f"environment {name}: there is no such setting{_perhaps(name, known)}")
+            problems.append(f"environment {name}: there is no such setting{perhaps(name, known)}")
     return given
 
 
@@ -207,12 +164,7 @@ def from_flags(flags: Mapping[str, Any], problems: list[str]) -> dict[str, Given
 
 def perhaps_flag(flag: str) -> str:
     """A suggestion for a flag that there is not."""
-    return _perhaps(flag, [each for key in KEYS.values() for each in (key.flag, key.long_flag)])
-
-
-def _perhaps(word: str, words: Iterable[str]) -> str:
-    close = get_close_matches(word, list(words), n=1)
-    return f"; perhaps {close[0]}" if close else ""
+    return perhaps(flag, [each for key in KEYS.values() for each in (key.flag, key.long_flag)])
 
 
 # ---- Reading them -----------------------------------------------------------------------------------------------
@@ -230,7 +182,7 @@ class _Reader:
         of = {member.name: member for member in members(type_)}
         for name in tree.keys() - of.keys():
             where = _source(tree[name]) or f"{prefix}{name}"
-            self.problems.append(f"{where}: there is no such setting{_perhaps(name, of)}")
+            self.problems.append(f"{where}: there is no such setting{perhaps(name, of)}")
         values: dict[str, Any] = {}
         whole = True
         for name, member in of.items():

@@ -18,12 +18,13 @@ from typing import Any, Final
 
 from spinney import native
 from spinney.client.errors import ClientError
+from spinney.configuring import ConfigurationError
 from spinney.errors import SpinneyError
 from spinney.logs import set_up_logging
 
 from . import systemd
 from .broker import Broker
-from .configuration import Configuration, ConfigurationError, is_loopback
+from .configuration import Configuration, is_loopback
 from .data_dir import DataDir, DataDirError
 from .home_assistant import HomeAssistant
 from .listening import Taken

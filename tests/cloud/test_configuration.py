@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
+from spinney.configuring import ConfigurationError
 from spinney_cloud import command
 from spinney_cloud.certs import Certificates
-from spinney_cloud.configuration import (
-    KEYS,
-    RELOADABLE,
-    Configuration,
-    ConfigurationError,
-    configure,
-    reload,
-    value_of,
-)
+from spinney_cloud.configuration import KEYS, RELOADABLE, Configuration, configure, reload, value_of
 from spinney_cloud.settings import Settings
 from spinney_cloud.users import Role, Users
 

@@ -123,10 +123,10 @@ def test_links_of_clients_that_fall_silent_lose_nothing_and_delay_nobody(tmp_pat
                 await source.start()
             for _ in range(2):
                 seen = len(ana.got)
-                await until(lambda seen=seen: len(ana.got) > seen + 100, "notifications by the wire")  # type: ignore[misc]
+                await until(lambda seen=seen: len(ana.got) > seen + 100, "notifications by the wire")  # type: ignore[misc]  # awaited at once
                 wire.fall_silent()
                 began, before = monotonic(), dict(lab.published)
-                await until(lambda before=before: _has(ben, before), "what lab publishes to reach ben")  # type: ignore[misc]
+                await until(lambda before=before: _has(ben, before), "what lab publishes to reach ben")  # type: ignore[misc]  # awaited at once
                 assert monotonic() - began < 2.0
             for source in (kit, lab):
                 await source.finish()
@@ -138,7 +138,7 @@ def test_links_of_clients_that_fall_silent_lose_nothing_and_delay_nobody(tmp_pat
                 for n in range(1, last + 1)
             }
             for each in (ana, ben):
-                await until(lambda each=each: {one["publication"]["id"] for one in each.order} == ids, each.name)  # type: ignore[misc]
+                await until(lambda each=each: {one["publication"]["id"] for one in each.order} == ids, each.name)  # type: ignore[misc]  # awaited at once
             assert ben.repeated == 0
             assert wire.connections >= 2 + 2
             for each in (ana, ben):

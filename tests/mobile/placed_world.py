@@ -90,7 +90,7 @@ class MobileBroker:
         mine = last is not None and last.taken is None and last.records[0].publication is not None
         epoch = self.leases.epoch(taken.id.source)
         entry = Entry(taken, epoch, frozenset(self.started))
-        if mine and last is not None and last.records[0].publication["id"] == str(taken.id):  # type: ignore[index]
+        if mine and last is not None and last.records[0].publication["id"] == str(taken.id):  # type: ignore[index]  # `mine` says that there is one
             entry.records = self.journal.pop().records
         self.journal.append(entry)
 

@@ -134,7 +134,7 @@ def watched(scene: Scene, acquirers: Acquirers, **more: object) -> Watchdog:
         await scene.radios[adapter].power_on()
 
     options = {"reset": power_cycle, **more}
-    return Watchdog(WatchdogSettings(silent=SILENT), acquirers, **options)  # type: ignore[arg-type]
+    return Watchdog(WatchdogSettings(silent=SILENT), acquirers, **options)  # type: ignore[arg-type]  # its options, by name
 
 
 def test_an_adapter_that_dies_silently_is_back_within_the_watchdogs_time() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from spinney_mobile.configuration import KEYS, MISSING, ConfigurationError, configure
+from spinney.configuring import ConfigurationError
+from spinney_mobile.configuration import KEYS, MISSING, configure
 from spinney_mobile.sample_config import sample_config
 from spinney_mobile.setting_types import help_of, members, sections_of
 from spinney_mobile.settings import AcquireMqtt, AcquireSerial, AcquireSimulator, Settings
