@@ -27,7 +27,13 @@ MISSING = object()
 
 _TIMES = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
-_SHORT = {"nats.url": "--nats", "mqtt.url": "--mqtt", "logging.format": "--log", "logging.level": "--log-level"}
+_SHORT = {
+    "nats.url": "--nats",
+    "mqtt.url": "--mqtt",
+    "pipeline.run": "--with-pipeline",
+    "logging.format": "--log",
+    "logging.level": "--log-level",
+}
 
 RELOADABLE = frozenset(
     {
@@ -137,6 +143,7 @@ def _expected(kind: Any) -> str:
         model.Bytes: "a size above 0, such as 4096 or 512MiB",
         model.Count: "a whole number above 0",
         model.Port: "a port from 0 to 65535",
+        model.Place: "a folder, or a URL such as s3://bucket/lake",
         model.SyncInterval: "a time such as 500ms or 10s, or always",
         bool: "true or false",
         str: "text",
@@ -254,6 +261,9 @@ def check(given: Mapping[str, Given], problems: Sequence[str], *, to_run: bool) 
             wrong.add(item.key.name)
             found.append(f"{item.source}: {item.value!r} will not do; expected: {item.key.expected}")
         settings = _validate(item for item in given.values() if item.key.name not in wrong)
+    if settings.pipeline.run and "log.pipeline" not in given:  # the log waits for a pipeline that we run
+        reader = given["pipeline.run"]._replace(key=KEYS["log.pipeline"])
+        return check({**given, "log.pipeline": reader}, problems, to_run=to_run)
     if to_run:
         found += _conflicts(settings, given, wrong)
     if found:
@@ -277,9 +287,16 @@ def _validate(given: Iterable[Given]) -> Settings:
         table = tree
         for section in sections:
             table = table.setdefault(section, {})
-        is_path = Path in (key.kind, *get_args(key.kind))
-        table[last] = base / Path(value).expanduser() if is_path and isinstance(value, str) else value
+        table[last] = _located(key.kind, value, base) if isinstance(value, str) else value
     return Settings.model_validate(tree)
+
+
+def _located(kind: Any, text: str, base: Path) -> Any:
+    """A relative path is relative to where it was given."""
+    kinds = (kind, *get_args(kind))
+    if Path in kinds:
+        return base / Path(text).expanduser()
+    return str(base / Path(text).expanduser()) if model.Place in kinds and text and "://" not in text else text
 
 
 # ---- Again, on SIGHUP -------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ _OURS = frozenset(
         "run",
         "gateway.boot",
         "delivery.journal",
+        "lake",
     ]
 )
 _ANYBODYS = frozenset(["lost+found", ".gitignore", ".gitkeep"])

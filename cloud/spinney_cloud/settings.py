@@ -40,6 +40,8 @@ Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 SyncInterval = Annotated[str, Field(pattern=r"^(\d+(ms|s|m|h)|always)$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
+Place = Annotated[str, Field(min_length=1)]
+"""A folder, or the URL of one."""
 
 
 class Section(BaseModel):
@@ -192,6 +194,31 @@ class Coordinator(Section):
     """How long a mobile broker owns a source without asking again."""
 
 
+class Pipeline(Section):
+    """The Spark pipeline: it keeps the log in a lake, and computes what needs history."""
+
+    run: bool = False
+    """Run it beside the broker, and have the log wait for it. Needs spinney[pipeline] and Java."""
+    lake: Place | None = None
+    """Where its tables are: a folder, or a URL such as s3://bucket/lake; `lake` in the data directory unless given."""
+    trigger: Seconds = 10.0
+    """Between batches; each makes a file for every type."""
+    max_rows: Count = 200_000
+    """Of a batch."""
+    cores: Count = 2
+    """That Spark uses on this machine."""
+    heap: Bytes = 1024**3
+    """Of Spark's Java process; half of that is too small for Spark."""
+    compact: Seconds = 900.0
+    """Between rounds of compaction, retention and vacuum."""
+    retain_days: Count | None = None
+    """Days that the lake keeps; what is older is removed. All, unless given."""
+    vacuum_after: Seconds = 24 * 3600.0
+    """Files that are no part of a table any more are deleted after this, for those who still read them."""
+    skip_missing: bool = False
+    """Go on where the log begins if records were purged unread; else it stops there and says which."""
+
+
 class Security(Section):
     """Who may connect."""
 
@@ -223,5 +250,11 @@ class Settings(Section):
     matching: Matching = Matching()
     delivery: Delivery = Delivery()
     coordinator: Coordinator = Coordinator()
+    pipeline: Pipeline = Pipeline()
     security: Security = Security()
     logging: Logging = Logging()
+
+    @property
+    def lake(self) -> str:
+        """Where the pipeline's tables are: a folder, or a URL."""
+        return self.pipeline.lake or str(self.data / "lake")

@@ -49,6 +49,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_each_setting_has_a_flag_and_a_variable_that_set_it(key: Any, tmp_path: Path) -> None:
     samples = {"int": "7", "float": "7", "bool": "true", "str": "text", "Path": str(tmp_path)}
+    samples = {"MinLen": str(tmp_path), **samples}  # a place
     value = key.expected.removeprefix("one of ").partition(",")[0] if key.expected.startswith("one of") else None
     if value is None:
         value = "1s" if key.name == "nats.sync_interval" else next(v for k, v in samples.items() if k in repr(key.kind))
@@ -68,6 +69,23 @@ def test_paths_in_a_file_are_relative_to_it_and_others_to_the_working_directory(
     assert configure({"data": "there"}, {}).settings.data == tmp_path / "there"
     assert configure({}, {}).settings.data == tmp_path / "spinney-data"
     assert configure({}, {"SPINNEY_CLOUD__CONFIG": "etc/cloud.toml"}).settings.data == tmp_path / "etc" / "here"
+
+
+def test_the_lake_is_in_the_data_directory_or_in_a_folder_or_at_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert configure({}, {}).settings.lake == str(tmp_path / "spinney-data" / "lake")
+    assert configure({"pipeline.lake": "mine"}, {}).settings.lake == str(tmp_path / "mine")
+    assert configure({"pipeline.lake": "s3://bucket/lake"}, {}).settings.lake == "s3://bucket/lake"
+
+
+def test_the_log_waits_for_a_pipeline_that_is_run_unless_it_is_told_not_to() -> None:
+    assert not configure({}, {}).settings.log.pipeline
+    found = configure({"pipeline.run": True}, {})
+    assert found.settings.log.pipeline
+    assert found.sources["log.pipeline"] == "--with-pipeline"
+    assert not configure({"pipeline.run": True, "log.pipeline": "false"}, {}).settings.log.pipeline
 
 
 @pytest.mark.parametrize(
