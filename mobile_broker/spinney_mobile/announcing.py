@@ -12,13 +12,13 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from spinney.expression import Value
-from spinney.geodesy import distance
 from spinney.publication import RESERVED
 
 from .cells import Grid
+from .promises import Area, Pair, Promise, Promises, able, any_like, constant, decode, encode
 from .samples import Ability
 
 MAX_SOURCES: Final = 10_000
@@ -44,69 +44,6 @@ KNOWN: Final = "known"
 _PLACE: Final = ("lat", "long")
 _FREE: Final = frozenset(RESERVED) - frozenset(_PLACE)
 """Attributes that every publication may have without their being announced."""
-_TYPES: Final = {float: "number", str: "string", bool: "boolean"}
-
-
-class Promise(NamedTuple):
-    """What has been said of one attribute. Without limits any value of its types is within."""
-
-    types: frozenset[str]
-    low: float | None = None
-    high: float | None = None
-    unit: str | None = None
-    constant: Value | None = None
-
-    def holds(self, value: Value) -> bool:
-        """Whether the value is within."""
-        if self.constant is not None:
-            return value == self.constant and value.__class__ is self.constant.__class__
-        if not isinstance(value, float):
-            return _TYPES[value.__class__] in self.types
-        if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
-            return False
-        return "number" in self.types
-
-    def widened(self, value: Value) -> Promise:
-        """With the value in it. A constant that changes is none."""
-        types = self.types | {_TYPES[value.__class__]}
-        if self.constant is not None:
-            return Promise(types, unit=self.unit)
-        low, high = self.low, self.high
-        if isinstance(value, float):
-            low = None if low is None else min(low, value)
-            high = None if high is None else max(high, value)
-        return self._replace(types=types, low=low, high=high)
-
-    def to_json(self) -> dict[str, Any]:
-        """As an announcement has it."""
-        item: dict[str, Any] = {}
-        if self.constant is not None:
-            item = {"value": self.constant}
-        elif len(self.types) == 1:
-            item = {"type": min(self.types)}
-            item |= {} if self.low is None or "number" not in self.types else {"min": self.low}
-            item |= {} if self.high is None or "number" not in self.types else {"max": self.high}
-        return item if self.unit is None else {**item, "unit": self.unit}
-
-
-Promises = Mapping[str, Promise]
-
-
-@dataclass(frozen=True, slots=True)
-class Area:
-    """Where this broker says that it is."""
-
-    lat: float
-    long: float
-    radius_meters: float
-
-    def holds(self, lat: float, long: float) -> bool:
-        """Whether a place is within."""
-        return distance(self.lat, self.long, lat, long) <= self.radius_meters
-
-    def to_json(self) -> dict[str, Any]:
-        """As an announcement has it."""
-        return {"lat": self.lat, "long": self.long, "radius": self.radius_meters}
 
 
 @dataclass(slots=True)
@@ -176,7 +113,7 @@ class Announcer:
         """The one in force; those that have departed since; the one that is to depart."""
         self._changed_at: float | None = -math.inf
         """Since when there is something to announce; from the start on there is."""
-        self._kept: dict[str, tuple[Promises | None, Promises | None]] = {}
+        self._kept: dict[str, Pair] = {}
         self._kept_area: tuple[Area | None, Area | None] = (None, None)
         self._tokens = float(BURST)
         self._filled_at = 0.0
@@ -188,7 +125,7 @@ class Announcer:
         for key, value in kept.items():
             kind, _, source = key.partition(":")
             if kind == KNOWN and source:
-                said, force = self._kept[source] = _read_pair(value)
+                said, force = self._kept[source] = decode(value)
                 if said is not None:
                     self._sources[source] = _Source(said)
                 if force is not None:
@@ -218,7 +155,7 @@ class Announcer:
             if len(self._sources) >= MAX_SOURCES:
                 self.counts["refused"] += 1
                 return False
-            promises = {name: _constant(value) for name, value in (constants or {}).items()}
+            promises = {name: constant(value) for name, value in (constants or {}).items()}
             known = self._sources[source] = _Source(promises)
             self._change(now)
         known.heard = now
@@ -227,7 +164,7 @@ class Announcer:
     def describe(self, source: str, abilities: Mapping[str, Ability], now: float) -> None:
         """What is known of a source before it is heard; what has been heard stays within."""
         known = self._sources[source]
-        new = {name: _able(ability) for name, ability in abilities.items() if name not in known.promises}
+        new = {name: able(ability) for name, ability in abilities.items() if name not in known.promises}
         if new and len(known.promises) + len(new) <= MAX_ATTRIBUTES:
             known.promises = {**known.promises, **new}
             self._change(now)
@@ -290,7 +227,7 @@ class Announcer:
         if name in _FREE or (name in _PLACE and _is_within(self._area, publication)):
             return None
         ability = self._abilities(source).get(name)
-        return _any(publication[name]) if ability is None else _able(ability).widened(publication[name])
+        return any_like(publication[name]) if ability is None else able(ability).widened(publication[name])
 
     # ---- what is said
 
@@ -352,7 +289,7 @@ class Announcer:
                 self._changes[f"{KNOWN}:{source}"] = None
                 del self._kept[source]
             elif pair != self._kept.get(source):
-                self._changes[f"{KNOWN}:{source}"] = json.dumps([_words(one) for one in pair]).encode()
+                self._changes[f"{KNOWN}:{source}"] = encode(pair)
                 self._kept[source] = pair
         areas = (last.area, force.area)
         if areas != self._kept_area:
@@ -373,30 +310,3 @@ class Announcer:
         known = self._sources.get(source)
         found = {} if known is None else known.promises
         return {name: one.unit for name, one in found.items() if one.unit is not None}
-
-
-def _any(value: Value) -> Promise:
-    return Promise(frozenset({_TYPES[value.__class__]}))
-
-
-def _constant(value: Value) -> Promise:
-    return _any(value)._replace(constant=value)
-
-
-def _able(ability: Ability) -> Promise:
-    return Promise(frozenset({"number"}), ability.minimum, ability.maximum, ability.unit)
-
-
-def _words(promises: Promises | None) -> dict[str, Any] | None:
-    if promises is None:
-        return None
-    return {name: [sorted(one.types), *one[1:]] for name, one in promises.items()}
-
-
-def _read_pair(value: bytes) -> tuple[Promises | None, Promises | None]:
-    last, force = (None if words is None else _promises_of(words) for words in json.loads(value))
-    return (last, last) if last == force else (last, force)
-
-
-def _promises_of(words: Mapping[str, Any]) -> Promises:
-    return {name: Promise(frozenset(types), *others) for name, (types, *others) in words.items()}

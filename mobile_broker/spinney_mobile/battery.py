@@ -1,9 +1,12 @@
-"""How much is left in this machine's battery, where it has one."""
+"""How much is left in batteries: this machine's, where it has one, and those of sources that tell."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+
+from spinney.expression import Value
 
 SUPPLIES: Final = Path("/sys/class/power_supply")
 
@@ -17,3 +20,9 @@ def battery(supplies: Path = SUPPLIES) -> float | None:
         except (OSError, ValueError):
             continue
     return None
+
+
+def battery_of(values: Mapping[str, Value]) -> float | None:
+    """The share that is left, from the attribute `battery`, which is in percent."""
+    battery = values.get("battery")
+    return battery / 100 if isinstance(battery, float) and 0 <= battery <= 100 else None

@@ -21,7 +21,6 @@ from .activations import Activations
 from .active import ActiveFilter
 from .announcing import Announcer
 from .battery import battery
-from .cells import Grid, GridError, grid
 from .dead_letters import DeadLetters
 from .deciding import BIT, Decider
 from .decode import Registry
@@ -29,6 +28,7 @@ from .decode.spinney import Description
 from .devices import DeviceTable
 from .leases import Lease, Leases
 from .listening import Listener
+from .locating import Locating
 from .motes import MoteInfo
 from .numbering import Numbering
 from .outbox import Outbox, OutRecord
@@ -37,7 +37,7 @@ from .pushing import Pushing
 from .reporting import explain, status_of
 from .rules import Rules
 from .samples import AcquirerError, Digest, Heard, Sample
-from .settings import AcquireMotes, AnyAcquire, Device, Settings
+from .settings import AcquireMotes, AnyAcquire, Settings
 from .status import Status
 from .taking import Taking
 from .uplink import Uplink, access_of
@@ -85,13 +85,12 @@ class Broker:
         kept = _kept(outbox)
         motes = any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
         self.devices = DeviceTable(registry or Registry.installed(motes), settings.devices, settings.device)
-        self._listed = {self.devices.source(one.address): one for one in settings.device}
         self.leases = Leases(settings.client)
         self.whereabouts = Whereabouts(settings.place, clock=clock)
-        self._grid = _grid_of(settings)
-        self.rules = Rules(settings.rule, grid=self._any_grid, resolution=settings.place.resolution, kept=kept)
+        self.locating = Locating(settings, self.whereabouts, lambda: self.devices.of)
+        self.rules = Rules(settings.rule, grid=self.locating.any_grid, resolution=settings.place.resolution, kept=kept)
         self.announcer = Announcer(
-            kept, grid=self._grid, resolution=settings.place.resolution, abilities=self.devices.abilities
+            kept, grid=self.locating.grid, resolution=settings.place.resolution, abilities=self.devices.abilities
         )
         self.decider = Decider(settings.client, kept)
         self.activations = Activations(self.leases, outbox, self._activated)
@@ -103,7 +102,7 @@ class Broker:
             announcer=self.announcer,
             numbering=Numbering(kept),
             rules=self.rules,
-            placing=self._placed,
+            placing=self.locating.of,
             constants=self.constants,
             connected=self._is_connected,
             send_all=settings.send == "all",
@@ -138,7 +137,6 @@ class Broker:
     async def configure(self, settings: Settings) -> None:
         """Take over what may change while it runs: devices, and acquirers but for motes."""
         self.devices.configure(settings.devices, settings.device)
-        self._listed = {self.devices.source(one.address): one for one in settings.device}
         before, after = _hot(self.settings), _hot(settings)
         there = {acquirer.name for acquirer in self.acquirers}
         for name in [name for name, one in before.items() if after.get(name) != one and name in there]:
@@ -157,7 +155,7 @@ class Broker:
         is_presence = self.pushing.heard(heard)
         sample = self.devices.take(heard)
         if is_presence:
-            self.present(self.devices.source(heard.address), heard.time)
+            self.present(self.devices.of.source(heard.address), heard.time)
         elif sample is not None:
             self.sampled(sample)
 
@@ -171,44 +169,13 @@ class Broker:
     def present(self, source: str, now: float) -> None:
         """A source is here, whatever it measures."""
         constants = self.constants(source)
-        publication = {"source": source, "time": now, **self._here(now), **constants}
+        publication = {"source": source, "time": now, **self.locating.here(now), **constants}
         if not self.rules.hides(publication):
             self.announcer.hear(source, now, constants)
 
-    # ---- what is added to samples -------------------------------------------------------------------------------
-
     def constants(self, source: str) -> dict[str, Value]:
-        """Attributes that all publications of a source have, as settings say; and its place, if it stays there."""
-        device = self._listed.get(source)
-        found: dict[str, Value] = {} if device is None else dict(device.attributes)
-        if device is not None and device.type is not None:
-            found["type"] = device.type
-        place = _place_of(device)
-        if place is None and self.whereabouts.is_fixed:
-            place = self.whereabouts.at(0.0)
-        if place is not None and not self.rules.may_touch(source, found):
-            found |= self._at(*place)
-        return found
-
-    def _placed(self, sample: Sample) -> Mapping[str, Value]:
-        return self._at(*sample.place) if sample.place is not None else self._here(sample.time)
-
-    def _here(self, moment: float) -> Mapping[str, Value]:
-        place = self.whereabouts.at(moment)
-        return {} if place is None else self._at(*place)
-
-    def place(self, moment: float) -> Mapping[str, Value] | None:
-        """Where this broker is; None if that is not known."""
-        return self._here(moment) or None
-
-    def _at(self, lat: float, long: float) -> dict[str, Value]:
-        place: dict[str, Value] = {"lat": lat, "long": long}
-        if self._grid is not None:
-            place["cell"] = self._grid.cell(lat, long, self.settings.place.resolution)
-        return place
-
-    def _any_grid(self) -> Grid:
-        return self._grid or grid(self.settings.place.grid, self.settings.place.resolution)
+        """Attributes that all publications of a source have."""
+        return self.locating.constants(source, self.rules.may_touch)
 
     # ---- what is active -----------------------------------------------------------------------------------------
 
@@ -398,22 +365,6 @@ def _kept(outbox: Outbox) -> dict[str, bytes]:
     return kept
 
 
-def _grid_of(settings: Settings) -> Grid | None:
-    """The cells that readings and announcements have, where places are known."""
-    place = settings.place
-    if place.kind == "none" and all(device.lat is None for device in settings.device):
-        return None
-    try:
-        return grid(place.grid, place.resolution)
-    except GridError as error:
-        _log.warning("readings have no cell: %s", error)
-        return None
-
-
 def _hot(settings: Settings) -> dict[str, AnyAcquire]:
     """The acquirers that may come and go."""
     return {name_of(one): one for one in settings.acquire if one.enabled and not isinstance(one, AcquireMotes)}
-
-
-def _place_of(device: Device | None) -> tuple[float, float] | None:
-    return None if device is None or device.lat is None or device.long is None else (device.lat, device.long)

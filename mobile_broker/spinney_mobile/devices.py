@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from spinney.errors import PublicationError
 from spinney.expression import Value
 from spinney.identity import CONTENT_SECONDS
 
+from .battery import battery_of
 from .decode import Decoded, DecodeError, Registry
 from .decode.registry import Entry
 from .decode.spinney import Description, Spinney
+from .device_settings import DeviceSettings
 from .plain import plain
 from .sample_time import is_believable
 from .samples import Ability, Heard, Sample
@@ -30,11 +30,8 @@ UNKNOWN_SECONDS: Final = 60.0
 """For how long a device is not decoded again after no decoder has known its adverts, unless they look different."""
 COUNTER_WRAP: Final = 1000
 """A counter so near its end may begin anew."""
-MAX_SOURCE: Final = 128
-"""Characters of a source's name."""
 _COUNTER_END: Final = 2**32
 _SMOOTH: Final = 0.1
-_MAC: Final = re.compile("[0-9A-F]{2}(:[0-9A-F]{2}){5}")
 
 
 @dataclass(slots=True)
@@ -102,8 +99,8 @@ class DeviceTable:
 
     def configure(self, rules: Devices, listed: Sequence[Device]) -> None:
         """Other rules and devices, from now on."""
-        self._rules = rules
-        self._listed = {normal(device.address): device for device in listed}
+        self.of = DeviceSettings(rules, listed)
+        """What settings say of each."""
         self._addresses.clear()
         for address, state in self._states.items():
             self._settle(address, state)
@@ -303,28 +300,11 @@ class DeviceTable:
 
     def _settle(self, address: str, state: _State) -> None:
         """What the settings say of a device, worked out once and not for each advert."""
-        settings = state.settings = self._listed.get(normal(address))
+        settings = state.settings = self.of.listed(address)
         state.key = bytes.fromhex(settings.bindkey) if settings and settings.bindkey else None
-        state.source = state.seen.source = self.source(address)
+        state.source = state.seen.source = self.of.source(address)
         self._addresses[state.source] = address
-        if settings is not None:
-            state.seen.allowed = settings.allow
-        else:
-            state.seen.allowed = self._rules.allow == "known" or self._is_among_patterns(address, state.seen.name)
-
-    def _is_among_patterns(self, address: str, name: str | None) -> bool:
-        return any(
-            fnmatchcase(normal(address), normal(pattern)) or (name is not None and fnmatchcase(name, pattern))
-            for pattern in self._rules.patterns
-        )
-
-    def source(self, address: str) -> str:
-        """What a device's samples are published as: the name that settings give, else the address.
-
-        Two mobile brokers that hear one sensor must call it the same, so a name of its own making will not do.
-        """
-        settings = self._listed.get(normal(address))
-        return settings.name if settings and settings.name else source_of(address)
+        state.seen.allowed = self.of.allows(address, state.seen.name)
 
     # ---- for others
 
@@ -333,14 +313,6 @@ class DeviceTable:
         for entry in self.registry.entries:
             if isinstance(entry.decoder, Spinney):
                 entry.decoder.describe(address, description)
-
-    def identity(self, address: str, name: str | None) -> tuple[str, Device | None] | None:
-        """What a device is called that may have been heard by other means, and its settings; None if it may not."""
-        settings = self._listed.get(normal(address))
-        if settings is not None:
-            return (self.source(address), settings) if settings.allow else None
-        is_allowed = self._rules.allow == "known" or self._is_among_patterns(address, name)
-        return (self.source(address), None) if is_allowed else None
 
     def seen(self) -> list[Seen]:
         """Every device, the one heard last first."""
@@ -358,23 +330,6 @@ class DeviceTable:
             if ability is not None:
                 found[renames.get(name, name)] = ability
         return found
-
-
-def normal(address: str) -> str:
-    """An address as it is compared: however somebody wrote it."""
-    return address.strip().upper().replace("-", ":")
-
-
-def source_of(address: str) -> str:
-    """The name of a source that nobody has named: a Bluetooth address as bare digits, all else as it is."""
-    upper = address.upper()
-    return upper.replace(":", "").lower() if _MAC.fullmatch(upper) else address[:MAX_SOURCE]
-
-
-def battery_of(values: Mapping[str, Value]) -> float | None:
-    """The share that is left, from the attribute `battery`, which is in percent."""
-    battery = values.get("battery")
-    return battery / 100 if isinstance(battery, float) and 0 <= battery <= 100 else None
 
 
 def raw_of(heard: Heard) -> str:

@@ -82,6 +82,7 @@ class Pushing:
             self._identity,
             name=name_of(settings),
             adapter=settings.adapter,
+            addresses=settings.addresses,
             connections=settings.connections,
             adapters={name_of(one): one.adapter for one in adverts},
             kept=self._kept,
@@ -115,10 +116,10 @@ class Pushing:
         self._motes.append(motes)
 
     def _identity(self, address: str, name: str | None) -> Identity | None:
-        found = self._host.devices.identity(address, name)
-        if found is None:
+        devices = self._host.devices.of
+        if not devices.allows(address, name):
             return None
-        source, device = found
+        source, device = devices.source(address), devices.listed(address)
         if device is None:
             return Identity(source)
         place = None if device.lat is None or device.long is None else (device.lat, device.long)
@@ -132,7 +133,7 @@ class Pushing:
     def _hears(self, motes: Motes, heard: Heard) -> bool:
         if not motes.heard(heard):
             return False
-        source = self._host.devices.source(heard.address)
+        source = self._host.devices.of.source(heard.address)
         if source not in self._known and motes.has(source):
             self._known[source] = motes
             self._tell(source, motes)

@@ -30,7 +30,7 @@ def status_of(broker: Broker, now: float) -> Status:
         started=broker.started,
         now=now,
         version=version("spinney"),
-        place=broker.place(now),
+        place=broker.locating.here(now) or None,
         acquirers=broker.acquirers.status(),
         sources=[_source(broker, name, seen.get(name)) for name in broker.announcer.sources],
         filters=[_filter(broker, one) for one in broker.decider.filters.values()],

@@ -83,6 +83,8 @@ class AcquireMotes(Acquire):
     """Spinney motes: connects to them, puts filters onto them."""
     adapter: str | None = None
     """hci0 for instance; the system's first unless given."""
+    addresses: tuple[str, ...] = ()
+    """Addresses or names with * and ? of motes that only passive scanners hear: they cannot tell them from others."""
     connections: Count = 3
     """At one time; adapters manage 3 to 7."""
 

@@ -64,6 +64,8 @@ class Listener:
         self.presence: list[bool] = []
         self.kept: dict[str, bytes] = dict(kept or {})
         self.deaf_to_scans = False
+        self.old_scan: bytes | None = None
+        """Told with each advert, as BlueZ does where no other scan response is heard."""
         self.ble = BleAdverts(adapter, AcquireBle(adapter=adapter, mode=mode), clock)
         self.motes = Motes(
             identify,
@@ -96,7 +98,7 @@ class Listener:
         if self.deaf_to_scans:
             heard = Heard(
                 heard.acquirer, heard.address, heard.time, None, heard.rssi, heard.services,
-                {company: data for company, data in heard.manufacturers.items() if company != COMPANY},
+                {} if self.old_scan is None else {COMPANY: self.old_scan},
             )  # fmt: skip
         self.presence.append(self.motes.heard(heard))
 

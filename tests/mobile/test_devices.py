@@ -10,7 +10,8 @@ from hearing_kit import ADDRESS, NOW, advert, bthome
 
 from spinney_mobile import devices
 from spinney_mobile.decode import Registry
-from spinney_mobile.devices import REPEAT_SECONDS, DeviceTable, normal, source_of
+from spinney_mobile.device_settings import normal, source_of
+from spinney_mobile.devices import REPEAT_SECONDS, DeviceTable
 from spinney_mobile.samples import Heard, Sample
 from spinney_mobile.settings import Device, Devices
 

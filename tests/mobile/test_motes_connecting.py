@@ -5,14 +5,30 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+from bumble.device import AdvertisingType
 from motes_kit import ADDRESS, HOT, SOURCE, another, listening, programs, until, wanted
 from radio_kit import Scene, connected, linked, on_air, pair
 
 from spinney_mobile.motes.mote import BLIND_LOOK_SECONDS, LOOK_SECONDS, MAX_RETRY_SECONDS
 from spinney_mobile.samples import Heard
 from spinney_tools.sim.mote import VirtualMote
+from spinney_tools.sim.radio import Radio
 
 EVERY = "temperature > -300"
+SENSOR = "D0:00:00:00:00:05"
+
+
+async def other_sensor(scene: Scene) -> Radio:
+    """Of another maker, that can be connected to."""
+    radio = Radio(scene.air, "thermometer", SENSOR)
+    await radio.power_on()
+    await radio.device.start_advertising(
+        AdvertisingType.UNDIRECTED_CONNECTABLE_SCANNABLE,
+        advertising_data=bytes.fromhex("0201060716d2fc4002c409"),
+        auto_restart=True,
+    )
+    return radio
 
 
 def test_where_nothing_happens_nobody_connects(tmp_path: Path) -> None:
@@ -59,6 +75,68 @@ def test_where_scan_responses_are_not_heard_motes_are_looked_at_at_intervals(tmp
             scene.readings["temperature"] = 30.0
             await until(lambda: broker.bits(HOT)[-1:] == [True], BLIND_LOOK_SECONDS + 30)
             assert all(broker.presence), "it is known to be a mote"
+
+    on_air(tmp_path, play)
+
+
+@pytest.mark.parametrize("address", [ADDRESS, "c0-00-00-*", SOURCE])
+def test_a_mote_that_settings_name_is_known_where_only_passive_scanners_hear(tmp_path: Path, address: str) -> None:
+    async def play(scene: Scene) -> None:
+        async with listening(mode="passive", addresses=(address,)) as broker:
+            await until(lambda: broker.infos)
+            assert broker.infos[0].name == "hut"
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.on_mote() == {HOT})
+            await until(lambda: not broker.is_connected)
+            scene.readings["temperature"] = 30.0
+            await until(lambda: broker.bits(HOT) == [False, True], BLIND_LOOK_SECONDS + 30)
+            assert all(broker.presence), "no advert is taken for a sample beside its events"
+
+    on_air(tmp_path, play)
+
+
+def test_a_passive_scanner_takes_a_mote_that_nobody_names_for_any_other_sensor(tmp_path: Path) -> None:
+    async def play(_: Scene) -> None:
+        async with listening(mode="passive", addresses=("A4:C1:38:*",)) as broker:
+            await until(lambda: len(broker.presence) > 20)
+            assert not any(broker.presence)
+            assert broker.motes.counts["connections"] == 0
+
+    on_air(tmp_path, play)
+
+
+def test_another_makers_sensor_that_settings_take_for_a_mote_stays_a_sensor_and_a_person_is_told(
+    tmp_path: Path,
+) -> None:
+    async def play(scene: Scene) -> None:
+        scene.mote.power_off()
+        sensor = await other_sensor(scene)
+        async with listening(mode="passive", addresses=(SENSOR,)) as broker:
+            await until(lambda: broker.motes.counts["failures"] == 1)
+            broker.presence.clear()
+            await until(lambda: len(broker.presence) > 20)
+            assert not any(broker.presence)
+            (health,) = broker.motes.health()["motes"]
+            assert "not a Spinney mote" in health["error"]
+            assert "addresses" in health["error"]
+            assert broker.kept == {}
+        sensor.power_off()
+
+    on_air(tmp_path, play)
+
+
+def test_a_scan_response_that_is_told_again_with_later_adverts_is_no_news(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        async with listening() as broker:
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.bits(HOT) == [False])
+            broker.deaf_to_scans, broker.old_scan = True, bytes.fromhex("51" + "00" * 11)
+            await until(lambda: not broker.is_connected)
+            before = broker.motes.counts["connections"]
+            await asyncio.sleep(10 * BLIND_LOOK_SECONDS)
+            assert 5 <= broker.motes.counts["connections"] - before <= 11
+            scene.readings["temperature"] = 30.0
+            await until(lambda: broker.bits(HOT) == [False, True], BLIND_LOOK_SECONDS + 30)
 
     on_air(tmp_path, play)
 

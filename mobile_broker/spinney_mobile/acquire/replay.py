@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 
 from spinney.errors import PublicationError
 
-from ..devices import battery_of
+from ..battery import battery_of
 from ..plain import Plain, plain
 from ..sample_time import read_time
 from ..samples import MAX_HEARD_BYTES, Acquirer, AcquirerError, Sample, Sink

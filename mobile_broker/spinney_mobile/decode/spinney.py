@@ -104,6 +104,15 @@ def scan_data(heard: Heard) -> ScanData | None:
         return None
 
 
+def is_current(scan: ScanData, heard: Heard) -> bool:
+    """Whether a scan response is that of its advert: BlueZ goes on to tell an old one where none is heard."""
+    data = heard.services.get(BTHOME)
+    try:
+        return not data or scan.names(Advert.decode(data))
+    except ProtocolError:
+        return False
+
+
 def _advert(data: bytes | None) -> Advert | None:
     if not data:
         return None

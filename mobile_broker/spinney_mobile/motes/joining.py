@@ -10,7 +10,9 @@ from spinney import Mark
 from spinney.expression import Value
 from spinney.mote.protocol import AttributeRow, Event, EventFlag
 
-from ..samples import Digest
+from ..battery import battery_of
+from ..samples import Digest, Sample
+from .identity import Identity
 from .programs import EVERYTHING, Wanted
 from .table import Entry
 
@@ -48,6 +50,24 @@ class Joined:
     """A filter let it through, exact or weaker."""
     strays: int
     """Labels of filters that are not wanted any more, or not known."""
+
+    def sample(self, identity: Identity, acquirer: str, heard: float, rssi: int | None) -> Sample:
+        """As the broker takes it, with what settings add."""
+        return Sample(
+            identity.source,
+            {**self.values, **identity.attributes},
+            self.time,
+            heard,
+            acquirer,
+            self.boot,
+            self.sequence,
+            marks=self.marks,
+            passed=self.passed,
+            rssi=rssi,
+            battery=battery_of(self.values),
+            place=identity.place,
+            type=identity.type,
+        )
 
 
 def join(

@@ -20,6 +20,8 @@ LOOK_SECONDS: Final = 3600.0
 """The longest between two looks at a mote of ours whose scan responses say that nothing has happened."""
 BLIND_LOOK_SECONDS: Final = 30.0
 """The same for one whose scan responses are not heard, as by passive scanners."""
+BLIND_ADVERTS: Final = 5
+"""Without their scan responses, until it is held that those are not heard."""
 TIME_SECONDS: Final = 6 * 3600.0
 """Its clock is set again after so long, by which it learns how fast it drifts."""
 UNWANTED_SECONDS: Final = 300.0
@@ -43,8 +45,8 @@ class Mote:
         self.rssi: int | None = None
         self.scan: ScanData | None = None
         """What its last scan response said, unless it has been connected to since."""
-        self.sees_scans = False
-        """Its scan responses are heard."""
+        self._missed = 0
+        """Adverts on end without their scan response, since it was connected to: to do so, systems scan actively."""
         self.info: Info | None = None
         self.rows: Sequence[AttributeRow] = ()
         self.names: Sequence[str] = ()
@@ -70,6 +72,8 @@ class Mote:
         self.error: str | None = None
         self.refusals = 0
         """How often on end it did not let us write."""
+        self.is_none = False
+        """It is another kind of device, as it turned out."""
 
     # ---- what it said
 
@@ -89,10 +93,11 @@ class Mote:
         return layout(attributes_of(self.rows, Identity(self.source)))
 
     def hear(self, rssi: int | None, scan: ScanData | None, now: float) -> None:
-        """An advert of it."""
+        """An advert of it, with its scan response if that was heard."""
         self.heard_at, self.rssi = now, rssi
         if scan is not None:
-            self.scan, self.sees_scans = scan, True
+            self.scan = scan
+        self._missed = 0 if scan is not None else self._missed + 1
 
     def told(self, info: Info) -> bool:
         """It has said all of itself; whether its attributes are others than before. UnusableMoteError."""
@@ -110,9 +115,9 @@ class Mote:
         return info.events_dropped - dropped if boot == info.boot else info.events_dropped
 
     @property
-    def is_closed(self) -> bool:
-        """It lets us read only; its samples are those of its adverts. Once may have been a weak signal."""
-        return self.refusals >= MAX_REFUSALS
+    def is_heard_over_gatt(self) -> bool:
+        """Not one that lets us read only: its samples are those of its adverts. Once may have been a weak signal."""
+        return self.refusals < MAX_REFUSALS and not self.is_none
 
     @property
     def is_sampling(self) -> bool:
@@ -153,7 +158,7 @@ class Mote:
             return "first look"
         if not self.wanted.filters and not self.table.held:
             return None
-        longest = LOOK_SECONDS if self.sees_scans else BLIND_LOOK_SECONDS
+        longest = BLIND_LOOK_SECONDS if self._missed >= BLIND_ADVERTS else LOOK_SECONDS
         return "a look" if now - self.visited_at >= longest else None
 
     def switch_sampling(self, now: float) -> bool | None:
@@ -182,8 +187,9 @@ class Mote:
 
     def succeeded(self, now: float) -> None:
         """A connection has come to its end."""
-        self.visited_at, self.scan = now, None
+        self.visited_at, self.scan, self._missed = now, None, 0
         self.failures, self.refusals, self.not_before, self.error = 0, 0, 0.0, None
+        self.is_none = False
 
     def progressed(self) -> None:
         """Something was brought about: if the connection is lost now, the next one need not wait for long."""
@@ -195,6 +201,20 @@ class Mote:
         self.error = why
         self.not_before = now + min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self.failures, 16))
         self.failures += 1
+
+    # ---- for pages
+
+    def health(self, connected: bool) -> dict[str, Any]:
+        """What is on it, what is not and why, and what went wrong."""
+        return {
+            "source": self.source,
+            "address": self.address,
+            "connected": connected,
+            "filters": len(self.table.held),
+            "here": {} if self.plan is None else dict(self.plan.here),
+            "sampling": self.is_sampling,
+            "error": self.error,
+        }
 
     # ---- what is kept
 

@@ -16,12 +16,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from spinney.known import Known
+from spinney.mote.advert import BTHOME
 from spinney.mote.link import MoteLink
-from spinney.mote.protocol import Event, Info, PairingNeeded
+from spinney.mote.protocol import Event, Info, NotAMote, PairingNeeded
 
 from ..active import ActiveFilter
-from ..decode.spinney import scan_data
-from ..samples import Acquirer, Digest, Heard, Sample, Sink
+from ..decode.spinney import is_current, scan_data
+from ..device_settings import is_among
+from ..samples import Acquirer, Digest, Heard, Sink
 from .dialling import HANG_UP_SECONDS, Caller, Dial, dial, radio_errors
 from .identity import Identity, MoteInfo, UnusableMoteError, described
 from .joining import join
@@ -49,6 +51,7 @@ class Motes(Acquirer):
     """All motes in reach. All methods belong to the event loop's thread.
 
     `identify` gives what settings say of the device at an address that calls itself so; None if it is not allowed.
+    `addresses` are those of motes whose scan responses may never be heard, or their names, as patterns.
     `kept` is what `keep` was given, by key, before the last restart.
     """
 
@@ -60,6 +63,7 @@ class Motes(Acquirer):
         *,
         name: str = "motes",
         adapter: str | None = None,
+        addresses: Collection[str] = (),
         connections: int = CONNECTIONS,
         adapters: Mapping[str, str | None] | None = None,
         kept: Mapping[str, bytes] | None = None,
@@ -77,6 +81,7 @@ class Motes(Acquirer):
         self._identify = identify
         self._adapter = adapter
         self._adapters = adapters or {}
+        self._addresses = addresses
         self._connections = connections
         self._kept = {key: value for key, value in (kept or {}).items() if key.startswith(KEY)}
         self._keep = keep
@@ -109,7 +114,7 @@ class Motes(Acquirer):
         scan = scan_data(heard)
         mote = self._motes.get(heard.address)
         if mote is None:
-            if scan is None and KEY + heard.address not in self._kept:
+            if scan is None and KEY + heard.address not in self._kept and not self._is_named(heard):
                 return False
             mote = self._meet(heard)
             if mote is None:
@@ -117,12 +122,19 @@ class Motes(Acquirer):
         self._motes.move_to_end(heard.address)
         self._last_heard = heard.time
         now = self.steady()
-        mote.hear(heard.rssi, scan, now)
+        mote.hear(heard.rssi, scan if scan is not None and is_current(scan, heard) else None, now)
         if heard.address not in self._visits:
             mote.adapter = self._adapter or self._adapters.get(heard.acquirer)
             if heard.address not in self._due:
                 self._look(mote, now)
-        return not mote.is_closed
+        return mote.is_heard_over_gatt
+
+    def _is_named(self, heard: Heard) -> bool:
+        """Whether settings say that it is a mote, although its advert does not."""
+        if not self._addresses or BTHOME not in heard.services:
+            return False
+        identity = self._identify(heard.address, heard.name)
+        return identity is not None and is_among(self._addresses, heard.address, heard.name, identity.source)
 
     def want(
         self, source: str, filters: Mapping[Digest, ActiveFilter], known: Known | None = None, epoch: int = 0
@@ -216,24 +228,7 @@ class Motes(Acquirer):
             return
         self.counts["stray labels"] += joined.strays
         self.counts["samples"] += 1
-        battery = joined.values.get("battery")
-        self._sink.sampled(
-            Sample(
-                mote.source,
-                {**joined.values, **mote.identity.attributes},
-                joined.time,
-                now,
-                self.name,
-                joined.boot,
-                joined.sequence,
-                marks=joined.marks,
-                passed=joined.passed,
-                rssi=mote.rssi,
-                battery=battery / 100 if isinstance(battery, float) and 0 <= battery <= 100 else None,
-                place=mote.identity.place,
-                type=mote.identity.type,
-            )
-        )
+        self._sink.sampled(joined.sample(mote.identity, self.name, now, mote.rssi))
 
     def replan(self, mote: Mote) -> None:
         """What is planned for its table does not do any more."""
@@ -367,7 +362,8 @@ class Motes(Acquirer):
             mote.succeeded(now)
         else:
             self._failed(mote, error, now)
-        self.keep(mote)
+        if mote.rows:
+            self.keep(mote)
 
     def _failed(self, mote: Mote, error: BaseException, now: float) -> None:
         self.counts["failures"] += 1
@@ -376,8 +372,11 @@ class Motes(Acquirer):
         if isinstance(error, PairingNeeded):
             mote.refusals += 1
             mote.error = f"it lets only paired brokers write ({why}): restart it, which opens its pairing for a while"
-            if mote.is_closed:
-                mote.not_before = now + CLOSED_SECONDS
+        elif isinstance(error, NotAMote) and not mote.rows:
+            mote.is_none = True
+            mote.error = f"{why}; if it is among addresses, take it out"
+        if not mote.is_heard_over_gatt:
+            mote.not_before = now + CLOSED_SECONDS
         if isinstance(error, (*radio_errors(), UnusableMoteError)):
             logger.info("%s: %s", mote.source, mote.error)
         else:
@@ -393,16 +392,5 @@ class Motes(Acquirer):
             "connected": len(self._running),
             "waiting": len(self._due),
             "counts": dict(self.counts),
-            "motes": [self._health(mote) for mote in self._motes.values()],
-        }
-
-    def _health(self, mote: Mote) -> dict[str, Any]:
-        return {
-            "source": mote.source,
-            "address": mote.address,
-            "connected": mote.address in self._running,
-            "filters": len(mote.table.held),
-            "here": {} if mote.plan is None else dict(mote.plan.here),
-            "sampling": mote.is_sampling,
-            "error": mote.error,
+            "motes": [mote.health(mote.address in self._running) for mote in self._motes.values()],
         }

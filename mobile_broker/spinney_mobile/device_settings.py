@@ -1,0 +1,65 @@
+"""What settings say of a device: what it is called, and whether it is taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from .settings import Device, Devices
+
+MAX_SOURCE: Final = 128
+"""Characters of a source's name."""
+_MAC: Final = re.compile("[0-9A-F]{2}(:[0-9A-F]{2}){5}")
+
+
+class DeviceSettings:
+    """Of all devices: the rules, and the `[[device]]` of each that has one."""
+
+    def __init__(self, rules: Devices, listed: Sequence[Device]) -> None:
+        self._rules = rules
+        self._listed = {normal(device.address): device for device in listed}
+        self._of_source = {self.source(device.address): device for device in listed}
+
+    def listed(self, address: str) -> Device | None:
+        """Its `[[device]]`, if it has one."""
+        return self._listed.get(normal(address))
+
+    def of_source(self, source: str) -> Device | None:
+        """The same by what its samples are published as."""
+        return self._of_source.get(source)
+
+    def source(self, address: str) -> str:
+        """What a device's samples are published as: the name that settings give, else the address.
+
+        Two mobile brokers that hear one sensor must call it the same, so a name of its own making will not do.
+        """
+        settings = self.listed(address)
+        return settings.name if settings and settings.name else source_of(address)
+
+    def allows(self, address: str, name: str | None) -> bool:
+        """Whether a device that calls itself so is taken."""
+        settings = self.listed(address)
+        if settings is not None:
+            return settings.allow
+        return self._rules.allow == "known" or is_among(self._rules.patterns, address, name)
+
+
+def is_among(patterns: Iterable[str], address: str, *names: str | None) -> bool:
+    """Whether a device's address or one of its names is among these, which may have * and ? in them."""
+    return any(
+        fnmatchcase(normal(address), normal(pattern)) or any(name and fnmatchcase(name, pattern) for name in names)
+        for pattern in patterns
+    )
+
+
+def normal(address: str) -> str:
+    """An address as it is compared: however somebody wrote it."""
+    return address.strip().upper().replace("-", ":")
+
+
+def source_of(address: str) -> str:
+    """The name of a source that nobody has named: a Bluetooth address as bare digits, all else as it is."""
+    upper = address.upper()
+    return upper.replace(":", "").lower() if _MAC.fullmatch(upper) else address[:MAX_SOURCE]
