@@ -34,7 +34,7 @@ from .log_reader import Reader
 from .names import ACTIVATIONS, ANNOUNCEMENTS, LOG, SUBSCRIPTIONS, log_subject
 from .nats_log import NatsLog
 from .settings import Coordinator
-from .subscription_service import Refusal
+from .subscription_reading import Refusal
 from .subscriptions import StoredSubscription, StoredSubscriptionError
 
 log = logging.getLogger(__name__)

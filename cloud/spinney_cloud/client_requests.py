@@ -21,10 +21,14 @@ from .names import DEAD, dead_subject, is_name
 from .nats_log import NatsLog
 from .post import Post
 from .request_queue import AT_ONCE, Request, RequestQueue
-from .subscription_service import Refusal, SubscriptionService
+from .subscription_reading import Asked, Reading, Refusal
+from .subscription_service import SubscriptionService
 
 log = logging.getLogger(__name__)
 
+KINDS: Final = ("sub", "ann")
+READ_AT_ONCE: Final = 64
+"""Subscriptions whose texts are read together: more would hold up all else for longer than some milliseconds."""
 MAX_KEPT_OF_PAYLOAD: Final = 4096
 """Characters of a refused payload that the dead letter keeps."""
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -40,15 +44,39 @@ class Announcing(Protocol):
 class _Taken:
     """A request with its reply to come."""
 
-    __slots__ = ("client", "leaf", "outcome", "received", "request", "sid")
+    __slots__ = ("client", "leaf", "outcome", "problem", "received", "refusal", "request", "sid", "tenant", "text")
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.client = ""
-        self.leaf = ""
+        self.tenant = self.client = self.leaf = ""
         self.sid: str | None = None
         self.received = 0.0
+        self.text = ""
+        """The payload."""
+        self.problem: Exception | None = None
+        """Why it cannot even be opened."""
+        self.refusal: Refusal | None = None
         self.outcome: asyncio.Future[Any] | dict[str, Any] | None = None
+        try:
+            self._open(orjson.loads(request.data))
+        except Refusal as refusal:
+            self.refusal = refusal
+        except (ValueError, KeyError, TypeError) as error:
+            self.problem = error
+
+    def _open(self, item: dict[str, Any]) -> None:
+        self.client, self.leaf, self.sid = item["client"], item["leaf"], item.get("sid")
+        self.received, self.tenant = item["received"], item["tenant"]
+        if item["v"] > 1 or not is_name(self.client) or not is_name(self.tenant):
+            raise ValueError("a request of a newer version, or of nobody")
+        self.text = _text(item)
+        if self.leaf not in KINDS or (self.leaf == "sub" and not isinstance(self.sid, str)):
+            raise Refusal(400, f"no such request: {self.leaf!r:.40}")
+
+    @property
+    def begins(self) -> bool:
+        """Whether it asks for a subscription to begin or change; without a text it ends."""
+        return (self.problem or self.refusal) is None and self.leaf == "sub" and bool(self.text.strip())
 
 
 class ClientRequests:
@@ -73,7 +101,7 @@ class ClientRequests:
         requests = Counter(
             "spinney_coordinator_requests", "Requests of clients, by what they ask", ["request"], registry=metrics
         )
-        self._counts = {leaf: requests.labels(leaf) for leaf in ("sub", "ann", "other")}
+        self._counts = {leaf: requests.labels(leaf) for leaf in (*KINDS, "other")}
         self._refused = Counter(
             "spinney_coordinator_requests_refused", "Requests that were refused", ["request"], registry=metrics
         )
@@ -87,8 +115,11 @@ class ClientRequests:
     async def take(self) -> None:
         """Take requests, for ever."""
         while True:
-            for request in await self.queue.next():
-                await self._to_reply.put(await self._take(request))
+            requests = await self.queue.next()
+            for at in range(0, len(requests), READ_AT_ONCE):
+                some = [_Taken(request) for request in requests[at : at + READ_AT_ONCE]]
+                for taken, reading in zip(some, self._read(some), strict=True):
+                    await self._to_reply.put(await self._take(taken, reading))
 
     async def reply(self) -> None:
         """Reply to what has been done, for ever, in the order in which it was asked."""
@@ -114,41 +145,39 @@ class ClientRequests:
         """Take no more."""
         await self.queue.close()
 
-    async def _take(self, request: Request) -> _Taken:
-        taken = _Taken(request)
-        try:
-            item = orjson.loads(request.data)
-            taken.client, taken.leaf, taken.sid = item["client"], item["leaf"], item.get("sid")
-            taken.received = item["received"]
-            tenant = item["tenant"]
-            if item["v"] > 1 or not is_name(taken.client) or not is_name(tenant):
-                raise ValueError("a request of a newer version, or of nobody")
-        except (ValueError, KeyError, TypeError) as error:
+    def _read(self, some: list[_Taken]) -> list[Reading | Refusal | None]:
+        """What those say that begin a subscription; None for all others."""
+        asked = [Asked(taken.client, taken.sid or "", taken.text) for taken in some if taken.begins]
+        readings = iter(self._subscriptions.read(asked))
+        return [next(readings) if taken.begins else None for taken in some]
+
+    async def _take(self, taken: _Taken, reading: Reading | Refusal | None) -> _Taken:
+        if taken.problem is not None:
             self._counts["other"].inc()
-            log.error("a request that cannot be read is put aside: %s", error)
-            await self._bury(taken, f"cannot be read: {error!r}", request.data.decode(errors="replace"))
+            log.error("a request that cannot be read is put aside: %s", taken.problem)
+            await self._bury(taken, f"cannot be read: {taken.problem!r}", taken.request.data.decode(errors="replace"))
             return taken
         self._counts.get(taken.leaf, self._counts["other"]).inc()
         try:
-            taken.outcome = await self._begin(taken, tenant, item)
+            taken.outcome = await self._begin(taken, taken.refusal or reading)
         except Refusal as refusal:
-            taken.outcome = await self._refuse(taken, refusal, item.get("payload"))
+            taken.outcome = await self._refuse(taken, refusal, taken.text)
         return taken
 
-    async def _begin(self, taken: _Taken, tenant: str, item: dict[str, Any]) -> Any:
-        text = _text(item)
+    async def _begin(self, taken: _Taken, reading: Reading | Refusal | None) -> Any:
+        if isinstance(reading, Refusal):
+            raise reading
         if taken.leaf == "ann":
             try:
-                said = orjson.loads(text)
+                said = orjson.loads(taken.text)
             except ValueError as error:
                 raise Refusal(400, f"not JSON: {error}") from None
-            return await self._announcing.announced(tenant, taken.client, said, taken.received)
-        if taken.leaf != "sub" or not isinstance(taken.sid, str):
-            raise Refusal(400, f"no such request: {taken.leaf!r:.40}")
+            return await self._announcing.announced(taken.tenant, taken.client, said, taken.received)
         number = taken.request.sequence
-        if text.strip():
-            return await self._subscriptions.put(tenant, taken.client, taken.sid, text, request=number)
-        return await self._subscriptions.end(tenant, taken.client, taken.sid, request=number)
+        if reading is not None:
+            return await self._subscriptions.put(taken.tenant, reading, request=number)
+        assert taken.sid is not None
+        return await self._subscriptions.end(taken.tenant, taken.client, taken.sid, request=number)
 
     async def _refuse(self, taken: _Taken, refusal: Refusal, payload: object = None) -> dict[str, Any]:
         self._refused.labels(taken.leaf if taken.leaf in self._counts else "other").inc()

@@ -15,7 +15,8 @@ from .broker_service import BrokerService
 from .log_errors import LogError
 from .names import is_name
 from .nats_log import NatsLog
-from .subscription_service import MAX_PAGE, Refusal, SubscriptionService
+from .subscription_reading import Asked, Refusal
+from .subscription_service import MAX_PAGE, SubscriptionService
 from .subscriptions import StoredSubscription
 
 MAX_SHOWN: Final = 1000
@@ -53,10 +54,11 @@ class CoordinatorAsks:
     async def put(self, question: dict[str, Any]) -> dict[str, Any]:
         """A subscription begins or changes."""
         beside: dict[str, Any] = {name: question[name] for name in _BESIDE if name in question}
-        future = await self._subscriptions.put(
-            *_who(question), question["subscription"], beside, create=bool(question.get("create"))
-        )
-        done = await future
+        tenant, owner, sid = _who(question)
+        (reading,) = self._subscriptions.read([Asked(owner, sid, question["subscription"], beside)])
+        if isinstance(reading, Refusal):
+            raise reading
+        done = await (await self._subscriptions.put(tenant, reading, create=bool(question.get("create"))))
         assert done.stored is not None
         return {"subscription": shown(done.stored), "existed": done.existed}
 

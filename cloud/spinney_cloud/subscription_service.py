@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
-from spinney import SyntaxError as SubscriptionError
 from spinney.subscription_json import AnySubscription
 
 from . import records
@@ -25,10 +24,10 @@ from .log_errors import LogError, TooLarge
 from .names import LOG, SUBSCRIPTIONS, is_name, log_subject, subscription_key
 from .nats_log import NatsLog, Stored
 from .settings import Limits
+from .subscription_reading import Asked, Reading, Refusal, read_all
 from .subscription_recovery import recover
-from .subscription_request import MAX_TEXT_BYTES, SubscriptionRequest, read_request
 from .subscription_table import SubscriptionTable, fingerprint
-from .subscriptions import Form, StoredSubscription, StoredSubscriptionError, form_of
+from .subscriptions import StoredSubscription, StoredSubscriptionError
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +36,6 @@ MAX_UNDER_WAY: Final = 1000
 MAX_PAGE: Final = 1000
 _SEEN_AT_MOST: Final = 2_000
 """Keys that one request for a page looks at, whatever its labels: a page can be empty and not the last."""
-
-
-class Refusal(Exception):
-    """A request that is refused: the HTTP status that says how, and the error as the client is told it."""
-
-    def __init__(self, status: int, message: str, **where: Any) -> None:
-        super().__init__(message)
-        self.status = status
-        self.error = {"message": message, **where}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +152,21 @@ class SubscriptionService:
 
     # ---- Requests ----------------------------------------------------------------------------------------------
 
+    def read(self, asked: Sequence[Asked]) -> list[Reading | Refusal]:
+        """What subscriptions say, to be put; or why one is refused."""
+        return read_all(asked, self._clock())
+
     async def put(
         self,
         tenant: str,
-        owner: str,
-        sid: str,
-        source: str | dict[str, Any],
-        beside: Mapping[str, Any] | None = None,
+        reading: Reading,
         *,
         create: bool = False,
         request: int | None = None,
     ) -> asyncio.Future[Done]:
         """A subscription begins or changes; done once it is in the bucket. Refusal at once if it cannot be."""
-        asked, form = self._read(source, beside, owner, sid)
-        wanted = self._wanted(tenant, owner, sid, asked, form)
+        owner, sid, asked, form = reading
+        wanted = self._wanted(tenant, reading)
         key, mark = wanted.key, fingerprint(wanted)
         async with self._order:
             if self._is_decided(request):
@@ -269,31 +260,8 @@ class SubscriptionService:
             self._decided = request
         return request is not None and request <= self._decided_before
 
-    def _read(
-        self, source: str | dict[str, Any], beside: Mapping[str, Any] | None, owner: str, sid: str
-    ) -> tuple[SubscriptionRequest, Form]:
-        size = len(source) if isinstance(source, str) else len(orjson.dumps(source))
-        if size > MAX_TEXT_BYTES:
-            raise Refusal(413, f"longer than {MAX_TEXT_BYTES} bytes")
-        try:
-            request = read_request(source, beside, owner=owner, sid=sid)
-        except SubscriptionError as error:
-            raise Refusal(
-                422,
-                error.message,
-                line=error.line,
-                column=error.column,
-                expected=error.expected,
-                found=error.found,
-                path=error.path,
-            ) from None
-        if request.expires is not None and request.expires <= self._clock():
-            raise Refusal(422, "it would have expired already", line=1, column=1, expected="a time to come")
-        return request, form_of(request.subscription)
-
-    def _wanted(
-        self, tenant: str, owner: str, sid: str, request: SubscriptionRequest, form: Form
-    ) -> StoredSubscription:
+    def _wanted(self, tenant: str, reading: Reading) -> StoredSubscription:
+        owner, sid, request, form = reading
         return StoredSubscription(
             tenant=tenant,
             owner=owner,

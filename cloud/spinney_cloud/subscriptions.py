@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from typing import Any, Final, Literal
@@ -62,10 +62,18 @@ class Form:
 
 def form_of(subscription: AnySubscription) -> Form:
     """Work it out, in about 0.1 ms."""
-    normal = normal_form(subscription)
-    text = _readable(normal, subscription)
-    digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return Form(_kind(normal), text, digest, filter_bytes(feed(normal)).data)
+    return forms_of([subscription])[0]
+
+
+def forms_of(subscriptions: Sequence[AnySubscription]) -> list[Form]:
+    """Work out many, step by step (see subscription_reading.py)."""
+    normals = [normal_form(subscription) for subscription in subscriptions]
+    texts = [_readable(*pair) for pair in zip(normals, subscriptions, strict=True)]
+    programs = [filter_bytes(feed(normal)).data for normal in normals]
+    return [
+        Form(_kind(normal), text, blake2b(text.encode(), digest_size=8).hexdigest(), program)
+        for normal, text, program in zip(normals, texts, programs, strict=True)
+    ]
 
 
 def _kind(subscription: Subscription) -> Kind:

@@ -35,6 +35,9 @@ def membership(operand: Expression, kind: type, points: Points) -> Filter:
         return Compare("<", operand, Literal(bottom))
     if points == (bottom,):
         return Compare(">=", operand, Literal(bottom))
+    if len(points) <= 2:
+        run = intervals.ranges(points)[0]
+        return _one_of(operand, run[:1]) if _is_single(run) else conjunction(*_bounds(operand, run))
     singles = intervals.members(points, len(points))
     if singles is not None:
         return _one_of(operand, singles)

@@ -27,10 +27,12 @@ def read_subscription(text: str) -> ContentSubscription | StateSubscription | To
 
 def _begins(reader: Reader, word: str) -> bool:
     """Whether the keyword begins the text, and is not just an attribute that is compared."""
+    if not reader.token.is_word(word):
+        return False
     following = reader.ahead()
     signed = following.kind == "operator" and following.text not in "(+-"
     compared = signed or following.is_word(*RESERVED - {"NOT"})
-    return reader.token.is_word(word) and not (compared and not following.is_word("TRUE", "FALSE"))
+    return not compared or following.is_word("TRUE", "FALSE")
 
 
 def _read_state(reader: Reader) -> StateSubscription:

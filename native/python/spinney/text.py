@@ -45,8 +45,17 @@ RESERVED = frozenset(("AND", "OR", "NOT", "LIKE", "IN", "BETWEEN", "IS", "NULL",
 CLAUSES = frozenset(("WHEN", "UNTIL", "FOR", "EACH", "ONCE", "TOP", "OVER", "LAST", "BY", "DESC", "WHERE"))
 """Words that begin a part of a subscription; names elsewhere."""
 
-_COMPARISONS = ("=", "<>", "<", ">", "<=", ">=")
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _POWER, _SIGN = range(1, 9)
+_INFIX = {
+    "OR": (_OR, "_or"),
+    "AND": (_AND, "_and"),
+    **dict.fromkeys(("=", "<>", "<", ">", "<=", ">="), (_COMPARISON, "_comparison")),
+    **dict.fromkeys(("LIKE", "IN", "BETWEEN", "IS", "NOT"), (_COMPARISON, "_comparison")),
+    **dict.fromkeys(("+", "-"), (_SUM, "_arithmetic")),
+    **dict.fromkeys(("*", "/", "%", "DIV"), (_PRODUCT, "_arithmetic")),
+    "^": (_POWER, "_arithmetic"),
+}
+"""How tightly a word between two operands binds, and what reads on from there."""
 _SPATIAL = {"S_INTERSECTS": "intersects", "S_WITHIN": "within"}
 _TEMPORAL = {"T_BEFORE": "before", "T_AFTER": "after", "T_DURING": "during"}
 _GEOMETRIES = ("POINT", "POLYGON", "MULTIPOLYGON", "BBOX")
@@ -158,20 +167,13 @@ class Reader(Words):
     def _infix(self, power: int) -> Callable[[Node, Token], Node] | None:
         """What to do with the next word if it binds at least as tightly as asked."""
         token = self.token
-        word = token.text.upper() if token.kind == "name" else token.text if token.kind == "operator" else ""
-        if word == "OR" and power <= _OR:
-            return self._or
-        if word == "AND" and power <= _AND:
-            return self._and
-        if power <= _COMPARISON and (word in _COMPARISONS or word in ("LIKE", "IN", "BETWEEN", "IS", "NOT")):
-            return self._comparison
-        if (
-            (word in ("+", "-") and power <= _SUM)
-            or (word in ("*", "/", "%", "DIV") and power <= _PRODUCT)
-            or (word == "^" and power <= _POWER)
-        ):
-            return self._arithmetic
-        return None
+        if token.kind != "operator" and token.kind != "name":
+            return None
+        found = _INFIX.get(token.text.upper())
+        if found is None or found[0] < power:
+            return None
+        step: Callable[[Node, Token], Node] = getattr(self, found[1])
+        return step
 
     def _and(self, left: Node, start: Token) -> Filter:
         parts = [self._as_condition(left, start)]

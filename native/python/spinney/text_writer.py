@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 
 from . import instants
 from .expression import (
@@ -43,6 +44,7 @@ _POWERS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT, "d
 NEVER_KNOWN = "0 / 0 = 0"
 """How text says UNKNOWN: arithmetic without a finite result is null."""
 
+_CACHED_NAMES = 4096
 _UNITS = (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0))
 
 
@@ -140,6 +142,7 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
+@lru_cache(_CACHED_NAMES)
 def name_text(name: str) -> str:
     """An attribute's name, in double quotes where it would not be read as one."""
     if _PLAIN_NAME.fullmatch(name) and name.upper() not in _QUOTED_WORDS:

@@ -33,15 +33,25 @@ NAME = rf"[{_LETTERS}][{_IN_WORDS}.]*|:[{_IN_WORDS}.]+"
 """A name that needs no quotes, unless it is a keyword."""
 
 _STRING_PIECE = r"[^'\\]+|''|\\(?:\\\\)*'|(?:\\\\)+(?=')|\\+(?![\\'])"
+_KINDS: dict[str, Kind] = {
+    "name": "name",
+    "operator": "operator",
+    "duration": "duration",
+    "number": "number",
+    "string": "string",
+    "quoted": "quoted name",
+    "end": "end",
+}
 _TOKEN = re.compile(
-    rf"""(?P<space>\s+)
+    rf"""\s*+(?:
+      (?P<name>{NAME})
+    | (?P<operator><>|<=|>=|=(?!=)|[<>+\-*/%^(),])
     | (?P<duration>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ms|min|[smhdw])(?![{_IN_WORDS}.]))
     | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+(?![{_IN_WORDS}.]))
-    | (?P<name>{NAME})
     | (?P<string>'(?:{_STRING_PIECE})*+')
     | (?P<quoted>"(?:[^"]|"")+")
-    | (?P<operator><>|<=|>=|=(?!=)|[<>+\-*/%^(),])
-    """,
+    | (?P<end>\Z)
+    )""",
     re.VERBOSE,
 )
 # *+ and ++ never give back: tried in every other way too, a string that does not end would take exponential time, and
@@ -85,22 +95,21 @@ def tokens(text: str) -> list[Token]:
         start = next(at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff")
         raise error_at(text, start, str(error), found=text[start]) from None
     found: list[Token] = []
-    position, length, match_at = 0, len(text), _TOKEN.match
-    while position < length:
-        match = match_at(text, position)
+    at, match_at = 0, _TOKEN.match
+    while True:
+        match = match_at(text, at)
         if not match:
-            raise _not_a_word(text, position)
-        end = match.end()
-        match match.lastgroup:
-            case "name" | "number" | "duration" | "operator" as kind:
-                found.append(Token(kind, match.group(), position, end))
-            case "string":
-                found.append(Token("string", _unescape(text[position + 1 : end - 1]), position, end))
-            case "quoted":
-                found.append(Token("quoted name", text[position + 1 : end - 1].replace('""', '"'), position, end))
-        position = end
-    found.append(Token("end", "", length, length))
-    return found
+            raise _not_a_word(text, len(text) - len(text[at:].lstrip()))
+        group = match.lastgroup or ""
+        start, at = match.span(group)
+        word = text[start:at]
+        if group == "string":
+            word = _unescape(word[1:-1])
+        elif group == "quoted":
+            word = word[1:-1].replace('""', '"')
+        found.append(Token(_KINDS[group], word, start, at))
+        if group == "end":
+            return found
 
 
 def _unescape(body: str) -> str:
@@ -124,6 +133,8 @@ def _unescape(body: str) -> str:
 
 def quote_string(value: str) -> str:
     """The string as it is written in text."""
+    if "'" not in value and not value.endswith("\\"):
+        return f"'{value}'"
     doubled = re.sub(r"(\\*)(?:'|\Z)", lambda run: run[1] * 2 + "'" * (2 if run[0].endswith("'") else 0), value)
     return f"'{doubled}'"
 
@@ -152,13 +163,10 @@ class Words:
         self.text = text
         self._tokens = tokens(text)
         self._at = 0
+        self.token = self._tokens[0]
+        """The word that comes next."""
         if len(self._tokens) == 1:
             raise error_at(text, 0, "expected a condition or a subscription, found nothing")
-
-    @property
-    def token(self) -> Token:
-        """The word that comes next."""
-        return self._tokens[self._at]
 
     def ahead(self, count: int = 1) -> Token:
         """A word further on."""
@@ -167,7 +175,9 @@ class Words:
     def take(self) -> Token:
         """The next word, and go on."""
         token = self.token
-        self._at = min(self._at + 1, len(self._tokens) - 1)
+        if token.kind != "end":
+            self._at += 1
+            self.token = self._tokens[self._at]
         return token
 
     def error(self, expected: str, token: Token | None = None, *, message: str = "") -> SyntaxError:

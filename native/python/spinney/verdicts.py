@@ -80,13 +80,13 @@ def possible(condition: Filter, environment: Environment) -> int:
 
 def all_of(sets: list[int]) -> int:
     """AND of one verdict from each set."""
-    false = any(verdicts & F for verdicts in sets)
-    others = [verdicts & ~F for verdicts in sets]
-    if not all(others):
-        return F
-    unknown = any(verdicts & U for verdicts in others)
-    true = all(verdicts & T for verdicts in others)
-    return (F if false else 0) | (U if unknown else 0) | (T if true else 0)
+    some, every = 0, T
+    for verdicts in sets:
+        if not verdicts & ~F:
+            return F
+        some |= verdicts
+        every &= verdicts
+    return some & (F | U) | every
 
 
 def any_of(sets: list[int]) -> int:
