@@ -40,6 +40,14 @@ class DataDirError(Exception):
     """Why a directory cannot be used, and what to do about it."""
 
 
+class HeldError(Exception):
+    """Another process has the file."""
+
+    def __init__(self, pid: str) -> None:
+        super().__init__(f"in use by process {pid}")
+        self.pid = pid
+
+
 @dataclass(frozen=True, slots=True)
 class Secrets:
     """What nobody outside may know. Made once, kept for the directory's life."""
@@ -163,7 +171,17 @@ def _make(path: Path) -> None:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    lock = os.fdopen(os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    try:
+        return hold(path / "lock")
+    except HeldError as error:
+        raise DataDirError(
+            f"{path} is in use by process {error.pid}: stop that one first, or choose another directory with --data"
+        ) from error
+
+
+def hold(file: Path) -> IO[bytes]:
+    """Have a file to ourselves, with our process id in it, until it is closed or we end; else HeldError."""
+    lock = os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
     for attempt in range(LOCK_ATTEMPTS):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,9 +191,7 @@ def _lock(path: Path) -> IO[bytes]:
     else:
         pid = lock.read().decode(errors="replace").strip()
         lock.close()
-        raise DataDirError(
-            f"{path} is in use by process {pid}: stop that one first, or choose another directory with --data"
-        )
+        raise HeldError(pid)
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n".encode())
     lock.flush()

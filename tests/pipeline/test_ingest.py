@@ -222,18 +222,6 @@ def test_what_is_nothing_for_the_lake_is_remembered_all_the_same(
     assert len(ids(lake)) == 120
 
 
-def test_the_lake_is_kept_while_batches_go_on(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:
-    make_log(nats)
-    lake = Lake(tmp_path / "lake")
-    with running(spark, nats, lake, compact_seconds=0.0, limits=Limits(20)) as one:
-        one.until(put(nats, city(12)))
-        before = one.ingest.status.compactions
-        wait_until(lambda: one.ingest.status.compactions > before + 1 or one.failure, "a compaction")
-        one.until(put(nats, city(3, first=12)))
-    assert len(ids(lake)) == len(set(ids(lake))) == 300
-    assert lake.state(OBSERVATIONS).files <= 20  # and not 30
-
-
 def test_the_log_s_clock_that_steps_back_harms_nothing(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:
     """The sensors' clocks may say what they like, and so may the gateway's."""
     make_log(nats)

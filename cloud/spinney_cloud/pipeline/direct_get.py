@@ -102,9 +102,10 @@ class StreamBounds(NamedTuple):
 class DirectGet:
     """A connection to the log's server. It connects when it is used, and again when it was lost."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, retry_seconds: float | None = None) -> None:
         self.reconnected = 0
         self._endpoints = endpoints
+        self._retry_seconds = RETRY_SECONDS if retry_seconds is None else retry_seconds
         self._socket: socket.socket | None = None
         self._buffer = bytearray()
         self._at = 0
@@ -201,7 +202,7 @@ class DirectGet:
         self.close()
         now = time.monotonic()
         since = now if since is None else since
-        if now - since > RETRY_SECONDS:
+        if now - since > self._retry_seconds:
             raise Unavailable(f"the log's server, {self._endpoints.nats_url}: {error}") from error
         time.sleep(backoff.next())
         return since

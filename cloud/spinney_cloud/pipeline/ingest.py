@@ -52,7 +52,8 @@ ADVANCE_SECONDS = 60.0
 """How often the lake learns that the log goes on without anything for it."""
 TELL_SECONDS = 1
 """How often the keeper is told where we are."""
-COMPACT_SECONDS = 900.0
+RETRY_SECONDS = 3.0
+"""Of what we ask the log ourselves; Spark's processes are more patient."""
 MAX_MARKS = 1_000
 """Places in the log whose time is remembered, to find the floor."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # Linux's disk in memory: a checkpoint that is thrown away needs no other
@@ -74,10 +75,9 @@ class Plan:
     trigger_seconds: float = TRIGGER_SECONDS
     """0: one batch after the other."""
     skip_missing: bool = False
-    """Go on where the log begins, if records were purged unread."""
-    compact_seconds: float = COMPACT_SECONDS
-    retain_days: int | None = None
-    """Older days are removed; None: nothing is."""
+    """Start where the log begins, if records were purged unread, and note in the dead letters which those were."""
+    once: bool = False
+    """End when all is in the lake that the log had at the start."""
 
 
 @dataclass
@@ -95,7 +95,6 @@ class Status:
     batches: int = 0
     batch_seconds: float = 0.0
     """What the last batch took."""
-    compactions: int = 0
 
     @property
     def lag(self) -> int:
@@ -124,14 +123,14 @@ class Floor:
 
 
 class Ingest:
-    """One streaming query. `start`, then `wait` until `stop` is called, from anywhere."""
+    """One streaming query. `start`, then `wait` until it ends or `stop` is called, from anywhere."""
 
     def __init__(self, spark: SparkSession, lake: Lake, plan: Plan) -> None:
         self.status = Status()
         self._spark = spark
         self._lake = lake
         self._plan = plan
-        self._log = DirectGet(plan.server.endpoints())
+        self._log = DirectGet(plan.server.endpoints(), retry_seconds=RETRY_SECONDS)
         self._failure: Exception | None = None
         self._query: StreamingQuery | None = None
         self._writing = threading.Lock()
@@ -159,7 +158,10 @@ class Ingest:
         register(self._spark)
         stream = self._spark.readStream.format(NAME).options(**self._options(after)).load()
         writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
-        self._query = writer.trigger(processingTime=f"{self._plan.trigger_seconds:g} seconds").start()
+        if self._plan.once:
+            self._query = writer.trigger(availableNow=True).start()
+        else:
+            self._query = writer.trigger(processingTime=f"{self._plan.trigger_seconds:g} seconds").start()
         return self._query
 
     def _options(self, after: int) -> dict[str, Any]:
@@ -173,7 +175,7 @@ class Ingest:
             "partitions": plan.partitions,
             "duplicate_window": plan.windows.numbers,
             "content_window": plan.windows.contents,
-            "on_trimmed": "skip" if plan.skip_missing else "fail",
+            "on_trimmed": "fail",  # what is skipped is noted, which is done at a start
         }
 
     def _check(self, after: int) -> int:
@@ -189,18 +191,20 @@ class Ingest:
         return after
 
     def _note_gap(self, after: int, first: int) -> None:
-        now = time.time()
+        oldest = self._log.first_from(LOG, first)
+        at = time.time() if oldest is None else oldest.time
         reason = f"records {after + 1} to {first - 1} were purged before they were read"
-        gap = {"log_seq": first - 1, "arrival": now, "log_time": datetime.fromtimestamp(now, UTC), "reason": reason}
+        gap = {"log_seq": first - 1, "arrival": at, "log_time": datetime.fromtimestamp(at, UTC), "reason": reason}
         rows = pa.Table.from_pylist([gap], TABLES[DEAD_LETTERS].schema.remove(5))
         self._lake.append(DEAD_LETTERS, with_date(rows, TABLES[DEAD_LETTERS]), first - 1)
+        self._lake.advance(OBSERVATIONS, first - 1)
         logger.warning("%s", reason)
 
     def wait(self) -> None:
-        """Keep the lake and tell the keeper, until the query ends; IngestError if it failed."""
+        """Tell the keeper how far it is, until the query ends; IngestError if it failed."""
         query = self._query
         assert query is not None
-        told = advanced = compacted = time.monotonic()
+        told = advanced = time.monotonic()
         try:
             while not query.awaitTermination(TELL_SECONDS):
                 now = time.monotonic()
@@ -211,9 +215,9 @@ class Ingest:
                 if now - told >= TELL_SECONDS:
                     self._tell()
                     told = now
-                if now - compacted >= self._plan.compact_seconds:
-                    self.keep()
-                    compacted = time.monotonic()
+            self._advance(query)
+        except LakeError as error:
+            raise IngestError(str(error)) from error
         except StreamingQueryException as error:
             raise IngestError(self._reason(error)) from (self._failure or error)
         except (Py4JError, ConnectionError) as error:
@@ -306,20 +310,6 @@ class Ingest:
     def _published_floor(self) -> int:
         value = self._log.newest_in_bucket(stream_of(READERS), f"$KV.{READERS}.{PIPELINE}")
         return 0 if value is None else Position.decode(value).floor
-
-    def keep(self) -> None:
-        """Compact, drop what is too old, vacuum: while batches go on."""
-        lake = self._lake.again()
-        try:
-            for name in TABLES:
-                if self._plan.retain_days is not None:
-                    lake.retain(self._plan.retain_days, name)
-                lake.compact(name)
-                lake.vacuum(name)
-        except LakeError as error:
-            logger.warning("%s", error)
-        else:
-            self.status.compactions += 1
 
 
 def scratch_folder() -> Path:

@@ -28,6 +28,8 @@ _UNWANTED = "--add-modules=jdk.incubator.vector"
 _GONE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 """Spark opens this package everywhere; Java 24 and later have it no more, and say so."""
 _WITHOUT_IT = 24
+_BEHIND = "spinney-shim"
+"""A shim's file that names the real home."""
 
 
 class Java(NamedTuple):
@@ -38,6 +40,8 @@ class Java(NamedTuple):
     version: int
     origin: str
     """Where it was found: JAVA_HOME, PATH, a folder, or the wheel."""
+    real: Path
+    """Of the Java behind the shim."""
 
 
 class NoJavaError(Exception):
@@ -64,18 +68,26 @@ def find_java(
     shims: Path, environment: Mapping[str, str] = os.environ, folders: tuple[str, ...] = FOLDERS, wheel: str = WHEEL
 ) -> Java:
     """The first Java that will do, behind a shim that is written below `shims`. NoJavaError if none does."""
+    home, origin, version = seek_java(environment, folders, wheel)
+    return Java(shim(home, shims, version), version, origin, home)
+
+
+def seek_java(
+    environment: Mapping[str, str] = os.environ, folders: tuple[str, ...] = FOLDERS, wheel: str = WHEEL
+) -> tuple[Path, str, int]:
+    """The same without a shim: home, origin and version."""
     seen: list[tuple[Path, str, int | None]] = []
     for home, origin in _candidates(environment, folders, wheel):
         version = version_of(home)
         if version is not None and OLDEST <= version <= NEWEST:
-            return Java(shim(home, shims, version), version, origin)
+            return home, origin, version
         seen.append((home, origin, version))
     raise NoJavaError(seen)
 
 
 def _candidates(environment: Mapping[str, str], folders: tuple[str, ...], wheel: str) -> Iterator[tuple[Path, str]]:
     if given := environment.get("JAVA_HOME"):
-        yield Path(given), "JAVA_HOME"
+        yield _behind(Path(given)), "JAVA_HOME"
     if program := shutil.which("java", path=environment.get("PATH", "")):
         yield Path(program).resolve().parent.parent, "PATH"
     for pattern in folders:
@@ -85,6 +97,14 @@ def _candidates(environment: Mapping[str, str], folders: tuple[str, ...], wheel:
     found = find_spec(wheel)
     if found is not None and found.origin is not None:
         yield Path(found.origin).parent / "java-runtime", wheel
+
+
+def _behind(home: Path) -> Path:
+    """What a shim of ours stands for, if it is one: a process that has chosen its Java may have to choose again."""
+    try:
+        return Path((home / _BEHIND).read_text())
+    except OSError:
+        return home
 
 
 def version_of(home: Path) -> int | None:
@@ -120,10 +140,16 @@ for word do
 done
 exec {shlex.quote(str(home / "bin" / "java"))} "$@"
 """
-    if not program.exists() or program.read_text() != text:
-        program.parent.mkdir(parents=True, exist_ok=True)
-        part = program.with_name(f"java.{os.getpid()}")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    _write(folder / "java" / _BEHIND, str(home))
+    _write(program, text)
+    return folder / "java"
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole, unless it is so already: others may be using it."""
+    if not file.exists() or file.read_text() != text:
+        part = file.with_name(f"{file.name}.{os.getpid()}")
         part.write_text(text)
         part.chmod(0o755)
-        part.replace(program)
-    return program.parent.parent
+        part.replace(file)

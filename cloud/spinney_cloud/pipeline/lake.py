@@ -13,6 +13,7 @@ comes again, whole or in part, adds nothing that is there, and the lake itself s
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,16 @@ _PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROW_GROUP)
 
 class LakeError(Exception):
     """The lake cannot be read or written; the text says what to do."""
+
+
+class LakeFull(LakeError):
+    """The disk has too little room left."""
+
+    def __init__(self, place: str, free: int, floor: int) -> None:
+        super().__init__(
+            f"{free:,} bytes are free on the disk of the lake {place}, below its floor of {floor:,}: nothing is written "
+            f"until there is more. Make room, or have it keep fewer days (pipeline.retain_days)"
+        )
 
 
 class TableSpec(NamedTuple):
@@ -107,21 +118,32 @@ class TableState:
 class Lake:
     """The tables below one folder or URL. One process writes a table's data; any may read, compact and vacuum."""
 
-    def __init__(self, place: str | Path, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, place: str | Path, storage_options: Mapping[str, str] | None = None, *, free_floor: int = 0
+    ) -> None:
         self.place = str(place)
         self._options = dict(storage_options or {}) or None
+        self._free_floor = free_floor
+        """With less free disk than this nothing is written."""
         self._tables: dict[str, DeltaTable] = {}
 
     def again(self) -> Lake:
         """The same place, for another thread."""
-        return Lake(self.place, self._options)
+        return Lake(self.place, self._options, free_floor=self._free_floor)
+
+    @property
+    def is_folder(self) -> bool:
+        """Else it is in an object store."""
+        return "://" not in self.place
 
     def path(self, name: str) -> str:
         """Of a table."""
         return f"{self.place.rstrip('/')}/{name}"
 
     def names(self) -> list[str]:
-        """Of the tables that exist, in a folder."""
+        """Of the tables that exist; in an object store, of those that every lake has."""
+        if not self.is_folder:
+            return sorted(name for name in TABLES if DeltaTable.is_deltatable(self.path(name), self._options))
         return sorted(each.parent.name for each in Path(self.place).glob("*/_delta_log"))
 
     def table(self, name: str, spec: TableSpec | None = None) -> DeltaTable:
@@ -163,6 +185,7 @@ class Lake:
         table = self.table(name)
         if sequence <= (table.transaction_version(app) or 0):
             return False
+        self._check_room()
         done = CommitProperties(app_transactions=[Transaction(app, sequence)])
         try:
             write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
@@ -173,6 +196,12 @@ class Lake:
                 f"is the disk full? Once there is room, start again: it goes on where it was"
             ) from error
         return True
+
+    def _check_room(self) -> None:
+        if self._free_floor and self.is_folder:
+            free = shutil.disk_usage(self.place).free
+            if free < self._free_floor:
+                raise LakeFull(self.place, free, self._free_floor)
 
     def advance(self, name: str, sequence: int, app: str = INGEST) -> bool:
         """There is nothing for this table in the log up to a sequence; False if it has come so far already."""
@@ -189,6 +218,7 @@ class Lake:
 
     def compact(self, name: str = OBSERVATIONS) -> Compacted:
         """Join small files, and order by place what lies in days that are over."""
+        self._check_room()
         table, order = self.table(name), TABLES[name].order if name in TABLES else ()
         try:
             days = self._unordered_days(table) if order else []
@@ -243,20 +273,28 @@ class Lake:
                 yield [(column, "=", str(group[key])) for column, key in zip(columns, keys, strict=True)]
 
     def vacuum(self, name: str = OBSERVATIONS, hours: int = KEPT_HOURS) -> int:
-        """Delete files that no version of the last hours has; how many."""
+        """Delete files that no version of the last hours has; how many. `hours` are by this machine's clock."""
         try:
             return len(self.table(name).vacuum(hours, dry_run=False, enforce_retention_duration=False))
         except (DeltaError, OSError) as error:
             raise LakeError(f"the lake's table {self.path(name)} cannot be vacuumed: {error}") from error
 
-    def retain(self, days: int, name: str = OBSERVATIONS) -> int:
-        """Remove whole days, so that so many are left up to the newest; how many rows went. Vacuum frees the disk."""
+    def retain(self, days: int, name: str = OBSERVATIONS, today: dt.date = dt.date.max) -> int:
+        """Remove whole days, so that so many are left up to the newest; how many rows went. Vacuum frees the disk.
+
+        The newest is the table's, or `today` if that is before it: a clock of the log that went astray removes nothing.
+        """
         table = self.table(name)
-        newest = max((each["date"] for each in table.partitions()), default=None)
-        if newest is None:
+        dates = [dt.date.fromisoformat(each["date"]) for each in table.partitions()]
+        if not dates:
             return 0
-        oldest = dt.date.fromisoformat(newest) - dt.timedelta(days=days - 1)
-        done = table.delete(f"date < '{oldest.isoformat()}'")
+        oldest = min(max(dates), today) - dt.timedelta(days=days - 1)
+        if min(dates) >= oldest:
+            return 0
+        try:
+            done = table.delete(f"date < '{oldest.isoformat()}'")
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the lake's table {self.path(name)}: days before {oldest} stay: {error}") from error
         return int(done["num_deleted_rows"] or 0)
 
     # ---- reading
