@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 VERSION: Final = 1
 MAX_ACT_BYTES: Final = 256 * 1024
-"""Of one message; what is more comes under the next epochs."""
+"""Of one message; what is more comes under the next epochs, all but the last with `more`."""
 
 
 class ActivationVersionError(ValueError):
@@ -138,7 +138,7 @@ class BrokerSender:
             return
         *parts, last = _in_parts(one.to_json() for one in add)
         for part in parts:
-            yield self._message(full, part, [], None)
+            yield {**self._message(full, part, [], None), "more": True}
             full = False
         yield self._message(full, last, drop, leases)
 

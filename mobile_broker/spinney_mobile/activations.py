@@ -1,18 +1,22 @@
 """What the cloud has told this broker to evaluate: epochs, full sets, leases; kept on disk, so that it works offline.
 
 Each message has the epoch after the one before it. Where one is missing, the announcement says which one this broker
-has, and the cloud sends all of it. The set is kept in the outbox's state, filter by filter, and changes with it.
+has, and the cloud sends all of it. What is too much for one message comes in several, all but the last with `more`:
+nothing of it is at work before all of it is here. The set is kept in the outbox's state, filter by filter, and changes
+with it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final, Protocol
 
-from .active import ActivationError, ActiveChange, ActiveFilter, ActiveSet
+from .active import MAX_FILTERS, ActivationError, ActiveChange, ActiveFilter, ActiveSet
 from .leases import Lease, Leases
 from .samples import Digest
 
@@ -38,6 +42,26 @@ class Keeper(Protocol):
         """Keep these; None takes one away."""
 
 
+@dataclass(slots=True)
+class _Message:
+    """One that is whole, or the parts of one that are here."""
+
+    epoch: int
+    full: bool
+    add: list[Any]
+    drop: list[str]
+    leases: Any
+    more: bool
+    """There is a part to come."""
+
+    def join(self, part: _Message) -> None:
+        """The next part."""
+        self.epoch, self.more = part.epoch, part.more
+        self.add += part.add[: MAX_FILTERS + 1 - len(self.add)]  # one too many is told from enough
+        self.drop += part.drop
+        self.leases = self.leases if part.leases is None else part.leases
+
+
 class Activations:
     """Of one broker. `start` first: it tells of all that was active before."""
 
@@ -54,12 +78,15 @@ class Activations:
         self._leases = leases
         self._keeper = keeper
         self._on_change = on_change
-        self._seen: deque[int] = deque(maxlen=MAX_SEEN)
+        self._seen: OrderedDict[int, str] = OrderedDict()
+        """By epoch, what the message was."""
+        self._parts: _Message | None = None
+        """Of a message of which not all is here."""
 
     @property
     def have(self) -> int | None:
         """The epoch that it has, for announcements; None before the first activation."""
-        return self.active.epoch
+        return self.active.epoch if self._parts is None else self._parts.epoch
 
     # ---- From the start ----------------------------------------------------------------------------------------
 
@@ -78,8 +105,9 @@ class Activations:
             self._leases.restore(kept[_LEASES])
         if _EPOCH in kept:
             items = [json.loads(value) for key, value in kept.items() if key.startswith(_FILTER)]
-            self.active.apply(int(kept[_EPOCH]), items, [], full=True)
-            self._seen.append(int(kept[_EPOCH]))
+            epoch, _, mark = kept[_EPOCH].decode().partition(" ")
+            self.active.apply(int(epoch), items, [], full=True)
+            self._seen[int(epoch)] = mark
 
     # ---- What the cloud says -----------------------------------------------------------------------------------
 
@@ -88,43 +116,59 @@ class Activations:
         try:
             message = _read(payload)
         except ValueError as error:
-            self.unreadable += 1
-            _log.error("an activation cannot be read: %s", error)
+            self._complain("an activation cannot be read: %s", error)
             return False
-        epoch: int = message["epoch"]
-        if epoch in self._seen:
+        mark = blake2b(payload, digest_size=8).hexdigest()
+        if self._seen.get(message.epoch) == mark:
             self.repeated += 1
             return False
-        if not message["full"] and (self.have is None or epoch != self.have + 1):
+        if not message.full and (self.have is None or message.epoch != self.have + 1):
             self.gaps += not self.is_lost
-            self.is_lost = True
+            self.is_lost, self._parts = True, None
             return False
-        self._seen.append(epoch)
+        self._seen[message.epoch] = mark
+        if len(self._seen) > MAX_SEEN:
+            self._seen.popitem(last=False)
+        whole = self._joined(message)
+        return whole is not None and self._take(whole)
+
+    def _joined(self, message: _Message) -> _Message | None:
+        """With the parts before it; None while there is one to come."""
+        if message.full or self._parts is None:
+            self._parts = message
+        else:
+            self._parts.join(message)
+        if self._parts.more:
+            return None
+        whole, self._parts = self._parts, None
+        return whole
+
+    def _take(self, message: _Message) -> bool:
+        before = set(self.active.filters)
         self._take_leases(message)
-        self._take(message)
-        self.is_lost = self.is_lost and not message["full"]
+        change = self._apply(message)
+        self._keep(change, before, with_leases=message.leases is not None)
+        self._on_change(change.added, change.dropped, self._leases.known)
+        self.is_lost = self.is_lost and not message.full
         return True
 
-    def _take(self, message: Mapping[str, Any]) -> None:
-        before = set(self.active.filters)
-        change = self._apply(message["epoch"], message["add"], message["drop"], message["full"])
-        self._keep(change, before, with_leases=message.get("leases") is not None)
-        self._on_change(change.added, change.dropped, self._leases.known)
-
-    def _take_leases(self, message: Mapping[str, Any]) -> None:
-        if message.get("leases") is None:
+    def _take_leases(self, message: _Message) -> None:
+        if message.leases is None:
             return
         try:
-            self._leases.tell(message["leases"])
+            self._leases.tell(message.leases)
         except ValueError as error:
-            self.unreadable += 1
-            _log.error("leases cannot be read: %s", error)
+            self._complain("leases cannot be read: %s", error)
 
-    def _apply(self, epoch: int, add: list[Any], drop: list[str], full: bool) -> ActiveChange:
+    def _apply(self, message: _Message) -> ActiveChange:
         try:
-            return self.active.apply(epoch, add, drop, full=full)
+            return self.active.apply(message.epoch, message.add, message.drop, full=message.full)
         except ActivationError:
-            return self.active.apply(epoch, self._readable(add), drop, full=full)
+            room = MAX_FILTERS - (0 if message.full else len(self.active.filters))
+            fine = self._readable(message.add)
+            if len(fine) > room:
+                self._complain("more than %d filters are wanted here: the others are left out", MAX_FILTERS)
+            return self.active.apply(message.epoch, fine[:room], message.drop, full=message.full)
 
     def _readable(self, items: Iterable[Any]) -> list[Any]:
         """Without the filters that this broker does not understand, as of a newer cloud."""
@@ -133,15 +177,19 @@ class Activations:
             try:
                 ActiveFilter.from_json(item)
             except ActivationError as error:
-                self.unreadable += 1
-                _log.error("a filter is left out: %s; is this broker older than the cloud?", error)
+                self._complain("a filter is left out: %s; is this broker older than the cloud?", error)
             else:
                 fine.append(item)
         return fine
 
+    def _complain(self, what: str, about: object) -> None:
+        self.unreadable += 1
+        _log.error(what, about)
+
     def _keep(self, change: ActiveChange, before: set[Digest], *, with_leases: bool) -> None:
         items = {item["filter"]: item for item in self.active.to_json()["add"]}
-        state: dict[str, bytes | None] = {_EPOCH: str(self.have).encode()}
+        epoch = self.active.epoch or 0
+        state: dict[str, bytes | None] = {_EPOCH: f"{epoch} {self._seen[epoch]}".encode()}
         for one in change.added:
             state[_FILTER + one.digest] = json.dumps(items[one.digest], separators=(",", ":")).encode()
         for digest in before - items.keys():
@@ -151,10 +199,11 @@ class Activations:
         self._keeper.keep(state)
 
 
-def _read(payload: bytes) -> dict[str, Any]:
+def _read(payload: bytes) -> _Message:
     message = json.loads(payload)
     match message:
-        case {"epoch": int(), "full": bool(), "add": list(), "drop": list(drop), **more}:
-            if all(isinstance(one, str) for one in drop) and isinstance(more.get("leases"), list | None):
-                return dict(message)
-    raise ValueError(f"expected epoch, full, add, drop and leases, not {message!s:.80}")
+        case {"epoch": int(epoch), "full": bool(full), "add": list(add), "drop": list(drop), **rest}:
+            leases, more = rest.get("leases"), rest.get("more", False)
+            if all(isinstance(one, str) for one in drop) and isinstance(leases, list | None) and type(more) is bool:
+                return _Message(epoch, full, add, drop, leases, more)
+    raise ValueError(f"expected epoch, full, add, drop, leases and more, not {message!s:.80}")

@@ -135,7 +135,7 @@ class Kit:
         return self.heard(client, "reply")[before]
 
     def active(self, client: str) -> dict[str, dict[str, Any]]:
-        """What a broker that obeys all it hears has: by digest."""
+        """What a broker that obeys all it hears has, by digest; parts of what is not whole count already."""
         found: dict[str, dict[str, Any]] = {}
         epoch = None
         for message in self.heard(client, "act"):

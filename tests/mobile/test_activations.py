@@ -44,10 +44,18 @@ class Broker:
             del self.active[digest]
 
     def hear(
-        self, epoch: int, *, full: bool = False, drop: tuple[str, ...] = (), leases: Any = None, **add: str
+        self,
+        epoch: int,
+        *,
+        full: bool = False,
+        drop: tuple[str, ...] = (),
+        leases: Any = None,
+        more: bool = False,
+        **add: str,
     ) -> bool:
         message: dict[str, Any] = {"epoch": epoch, "full": full, "add": list(map(item, add, add.values()))}
         message["drop"] = list(drop)
+        message |= {"more": True} if more else {}
         return self.activations.receive(
             json.dumps(message if leases is None else message | {"leases": leases}).encode()
         )
@@ -100,12 +108,74 @@ def test_a_gap_is_noticed_nothing_is_taken_and_the_full_set_heals_it(broker: Bro
     assert broker.calls[-1] == (["b", "c"], ["a"])  # told as added, then dropped
 
 
-def test_a_full_set_in_parts_is_taken_part_by_part(broker: Broker) -> None:
-    broker.hear(100, full=True, a="NO2 > 40")
-    broker.hear(101, b="NO2 > 50")
-    broker.hear(102, c="NO2 > 60", leases=[{"source": "m1", "owner": "b1", "epoch": 3}])
-    assert sorted(broker.active) == ["a", "b", "c"]
+def test_a_full_set_in_parts_is_taken_when_the_last_is_here(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40", c="NO2 > 60", z="temp > 1")
+    assert not broker.hear(101, full=True, more=True, a="NO2 > 40")
+    assert not broker.hear(102, more=True, b="NO2 > 50")
+    assert sorted(broker.active) == ["a", "c", "z"], "what was active goes on"
+    assert broker.activations.have == 102, "so that the cloud does not begin anew"
+    assert broker.hear(103, c="NO2 > 60", leases=[{"source": "m1", "owner": "b1", "epoch": 3}])
+    assert broker.calls[-1] == (["b"], ["z"]), "what stays is not dropped in between"
     assert broker.leases.epoch("m1") == 3
+    broker.again()
+    assert sorted(broker.active) == ["a", "b", "c"]
+    assert broker.activations.have == 103
+
+
+def test_a_change_in_parts_is_one_change(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    assert not broker.hear(101, more=True, b="NO2 > 50")
+    assert broker.hear(102, c="NO2 > 60", drop=("a",))
+    assert broker.calls[-1] == (["b", "c"], ["a"])
+
+
+def test_a_lost_part_is_a_gap_and_nothing_of_the_others_is_taken(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    broker.hear(101, full=True, more=True, b="NO2 > 50")
+    assert not broker.hear(103, d="NO2 > 70")
+    assert broker.activations.is_lost
+    assert broker.activations.have == 100
+    assert not broker.hear(102, c="NO2 > 60"), "nor does it help when it comes late"
+    assert broker.active == {"a": "NO2 > 40"}
+    broker.hear(104, full=True, more=True, b="NO2 > 50")
+    assert broker.activations.is_lost, "until all is here"
+    broker.hear(105, c="NO2 > 60")
+    assert not broker.activations.is_lost
+    assert sorted(broker.active) == ["b", "c"]
+
+
+def test_a_restart_between_two_parts_loses_the_count(broker: Broker) -> None:
+    broker.hear(100, full=True, a="NO2 > 40")
+    broker.hear(101, full=True, more=True, b="NO2 > 50")
+    broker.again()
+    assert broker.active == {"a": "NO2 > 40"}
+    assert not broker.hear(102, c="NO2 > 60")
+    assert broker.activations.is_lost
+
+
+def test_a_full_set_that_begins_anew_takes_the_place_of_one_that_was_cut_off(broker: Broker) -> None:
+    """As by a coordinator that was killed between two parts: it counts from what it has stored, and things change."""
+    broker.hear(100, full=True, a="NO2 > 40")
+    broker.hear(101, full=True, more=True, b="NO2 > 50")
+    assert not broker.hear(101, full=True, more=True, c="NO2 > 60")
+    assert broker.hear(102, d="NO2 > 70")
+    assert sorted(broker.active) == ["c", "d"]
+    assert broker.hear(102, full=True, e="NO2 > 80"), "the same number, and not what came before"
+    assert sorted(broker.active) == ["e"]
+    broker.again()
+    assert not broker.hear(102, full=True, e="NO2 > 80")
+
+
+def test_more_filters_than_there_is_room_for_are_left_out_and_said(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spinney_mobile.activations.MAX_FILTERS", 3)
+    monkeypatch.setattr("spinney_mobile.active.MAX_FILTERS", 3)
+    broker.hear(100, full=True, more=True, a="NO2 > 1", b="NO2 > 2")
+    broker.hear(101, more=True, c="NO2 > 3", d="NO2 > 4", e="NO2 > 5")
+    assert broker.hear(102, f="NO2 > 6")
+    assert sorted(broker.active) == ["a", "b", "c"]
+    assert broker.activations.unreadable == 1
 
 
 def test_what_comes_again_is_not_taken_again(broker: Broker) -> None:
