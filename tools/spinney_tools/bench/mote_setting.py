@@ -86,7 +86,7 @@ class Board:
     """
 
     def __init__(self, mote: Mote, texts: Mapping[int, str]) -> None:
-        library = _library()
+        library = firmware()
         programs = [_program(number, text, mote.region) for number, text in texts.items()]
         self._table = library.Table(1, library.layout([_ROW]))
         self._table.change([program for program in programs if program is not None])
@@ -134,7 +134,7 @@ class _Library:
 
 
 @functools.cache
-def _library() -> _Library:
+def firmware() -> _Library:
     """The firmware's modules, of which no other package knows."""
     folder = str(clone.root() / "firmware" / "lib")
     if folder not in sys.path:
