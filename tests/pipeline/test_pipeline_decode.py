@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,12 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import air, city, publications
 
+from spinney import Label, Mark
 from spinney_cloud.cells import cell_at
 from spinney_cloud.intake import Intake, Sender, Taken, parts
 from spinney_cloud.numbering import Numbers
 from spinney_cloud.pipeline.decode import Decoder, flat
 from spinney_cloud.pipeline.schema import ALL, FORMS, PUBLICATIONS, RECORDS, ddl
-from spinney_cloud.records import Publications, Record, RecordError, SubscriptionChange, Tick, decode, encode
+from spinney_cloud.records import (
+    Announced,
+    Publications,
+    Record,
+    RecordError,
+    RowLabel,
+    SubscriptionChange,
+    Tick,
+    decode,
+    encode,
+)
 from spinney_cloud.settings import Limits
 from spinney_cloud.source_owners import SourceOwners
 
@@ -249,3 +261,40 @@ def test_the_schema_is_spark_s() -> None:
         assert to_arrow_schema(_parse_datatype_string(ddl(schema)), timezone="UTC").equals(schema)
     assert ALL.names[: len(PUBLICATIONS)] == PUBLICATIONS.names
     assert "data" in RECORDS.names
+
+
+# ---- what else the lake needs for replays
+
+
+def label(source: str, sequence: int, bit: bool) -> Label:
+    return Label(Mark(source, (1, 1, sequence), bit), (), False)
+
+
+def test_for_the_lake_labels_are_with_their_readings_and_silent_ones_apart() -> None:
+    record = publications("m", 0, [{"a": 1}, {"a": 2}, {"a": 3}])
+    silent = Label(Mark("m", (1, 1, 2), False), (), True)
+    labels = (
+        RowLabel(0, "ff", label("m", 0, True)),
+        RowLabel(2, "ee", label("m", 2, False)),
+        RowLabel(None, "dd", silent),
+    )
+    found = rows_of(replace(record, labels=labels), give="lake", repeated=(0,))
+    silence, first, second = found
+    assert (silence["id"], silence["log_seq"], silence["reason"]) == (None, 1, None)
+    assert orjson.loads(silence["raw"]) == {"kind": "publications", "labels": [["dd", silent.to_json()]]}
+    assert (first["id"], first["labels"]) == ("m:1:1", None)
+    assert (second["id"], orjson.loads(second["labels"])) == ("m:1:2", {"ee": label("m", 2, False).to_json()})
+    assert first["raw"] is second["raw"] is None
+
+
+def test_for_the_lake_every_record_leaves_a_row() -> None:
+    over = Announced("default", ("m", "n"), over=True)
+    repeat = publications("m", 0, [{"a": 1}])
+    found = rows_of(over, Tick(), city(1)[0], give="lake")
+    assert [orjson.loads(row["raw"]) for row in found if row["raw"]] == [
+        {"kind": "announced", "sources": ["m", "n"], "over": True},
+        {"kind": "tick"},
+    ]
+    assert [row["tenant"] for row in found[:3]] == ["default", "all", "default"]
+    (left,) = rows_of(repeat, give="lake", repeated=(0,))
+    assert orjson.loads(left["raw"]) == {"kind": "publications", "labels": []}

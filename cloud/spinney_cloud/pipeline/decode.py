@@ -1,6 +1,13 @@
 """Records of the log as Arrow batches. What cannot be decoded becomes a dead letter, with the reason.
 
 A record with a damaged row is dead as a whole, as it is for the engine: no broker has told anybody of it.
+
+For the lake there is a row, too, for each record of another kind, for one whose readings are all duplicates, and for
+one with silent labels: its `raw` is what a replay must know of it, beside its time (rule I3):
+
+    {"kind":"announced","sources":["m7"],"over":true}
+    {"kind":"publications","labels":[[digest, label], ...]}
+    {"kind":"tick"}
 """
 
 from __future__ import annotations
@@ -15,10 +22,10 @@ import orjson
 import pyarrow as pa
 
 from ..cells import cell_at
-from ..records import Publications, RecordError, Run
+from ..records import Announced, Publications, Record, RecordError, Run, kind_of
 from ..records import decode as decode_record
 from .row_groups import Group, groups_of, rows_of
-from .schema import ALL, CELL_RESOLUTION, COLUMNS, FORMS, PUBLICATIONS, RECORDS, UNIT_SUFFIX
+from .schema import CELL_RESOLUTION, COLUMNS, FORMS, LABELS, LAKE, PUBLICATIONS, RECORDS, UNIT_SUFFIX
 
 ROWS = 10_000
 """Of a batch, about."""
@@ -60,6 +67,7 @@ class Decoder:
         try:
             record = decode_record(data)
             if not isinstance(record, Publications):
+                self._note(record, sequence, arrival)
                 return 0
             rows = rows_of(record)
             groups = groups_of(rows)
@@ -68,6 +76,8 @@ class Decoder:
             return 0
         if repeated:
             groups = groups_of([row for place, row in enumerate(rows) if place not in repeated])
+        if self.schema is LAKE:
+            self._take_labels(record, sequence, arrival, repeated)
         self._take_runs(record, sequence, arrival, repeated)
         for group in groups:
             self._take_group(group)
@@ -133,17 +143,39 @@ class Decoder:
             count,
         )
 
+    def _take_labels(self, record: Publications, sequence: int, arrival: float, repeated: Collection[int]) -> None:
+        """Before the record's rows."""
+        rows = [place for place in range(sum(run.length for run in record.runs)) if place not in repeated]
+        silent = [[name, label.to_json()] for row, name, label in record.labels if row is None]
+        if silent or not rows:
+            self._note(record, sequence, arrival, labels=silent)
+        if record.labels:
+            by_row: dict[int | None, dict[str, Any]] = {}
+            for row, name, label in record.labels:
+                by_row.setdefault(row, {})[name] = label.to_json()
+            self._fill_up()
+            self._columns[LABELS] += [orjson.dumps(by_row[row]).decode() if row in by_row else None for row in rows]
+
+    def _note(self, record: Record, sequence: int, arrival: float, **more: Any) -> None:
+        """For the lake, what a record says that is no publication."""
+        if self.schema is LAKE:
+            if isinstance(record, Announced):
+                more = {"sources": record.sources, "over": record.over}
+            self._append(
+                {"tenant": record.tenant, "raw": orjson.dumps({"kind": kind_of(record), **more}).decode()},
+                sequence,
+                arrival,
+            )
+
     def _bury(self, data: bytes, sequence: int, arrival: float, reason: str) -> None:
         self.dead += 1
-        if self.schema is not ALL:
-            return
-        known = {
-            "log_seq": sequence,
-            "arrival": arrival,
-            "log_time": _micros(arrival),
-            "reason": reason[:MAX_REASON],
-            "raw": data[:MAX_RAW].decode(errors="replace"),
-        }
+        if "reason" in self._columns:
+            raw = data[:MAX_RAW].decode(errors="replace")
+            self._append({"reason": reason[:MAX_REASON], "raw": raw}, sequence, arrival)
+
+    def _append(self, known: dict[str, Any], sequence: int, arrival: float) -> None:
+        """A row that is no publication."""
+        known |= {"log_seq": sequence, "arrival": arrival, "log_time": _micros(arrival)}
         self._fill_up()
         for name, column in self._columns.items():
             column.append(known.get(name))
@@ -151,8 +183,8 @@ class Decoder:
             each.put({}, 1)
 
     def _fill_up(self) -> None:
-        """Publications have no reason."""
-        for name in ("reason", "raw"):
+        """Publications have no reason, and mostly no labels."""
+        for name in (LABELS, "reason", "raw"):
             if name in self._columns:
                 self._columns[name] += repeat(None, self.rows - len(self._columns[name]))
 

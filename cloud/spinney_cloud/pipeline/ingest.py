@@ -40,7 +40,7 @@ from ..positions import Position
 from ..retention import PIPELINE
 from .direct_get import DirectGet, LogServer
 from .duplicates import DEFAULT_WINDOWS, Windows
-from .lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError, with_date
+from .lake import DEAD_LETTERS, LOG_RECORDS, OBSERVATIONS, TABLES, Lake, LakeError, with_date
 from .scan import DEFAULT_LIMITS, Limits, LogTrimmed, check_place
 from .source import NAME, PARTITIONS, register
 
@@ -62,6 +62,13 @@ _OURS = re.compile(r"spinney_cloud\.[\w.]+: (.+)")
 
 class IngestError(Exception):
     """The pipeline had to stop; the text says why, and what to do."""
+
+
+class JavaGoneError(IngestError):
+    """Nothing more can be done in this process."""
+
+    def __init__(self) -> None:
+        super().__init__("Spark's Java process is gone; its last words are above. Start again")
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,8 @@ class Status:
     batches: int = 0
     batch_seconds: float = 0.0
     """What the last batch took."""
+    seconds: float = 0.0
+    """What all of them took."""
 
     @property
     def lag(self) -> int:
@@ -148,9 +157,7 @@ class Ingest:
             raise
 
     def _start(self) -> StreamingQuery:
-        after = self._lake.sequence()
-        self._lake.table(DEAD_LETTERS)
-        after = self._check(after)
+        after = _begin(self._lake, self._log, skip_missing=self._plan.skip_missing)
         self.status.sequence = after
         if after and (newest := self._log.first_from(LOG, after)) is not None:
             self.status.time = newest.time
@@ -168,7 +175,7 @@ class Ingest:
         plan = self._plan
         return {
             **plan.server.options(),
-            "give": "all",
+            "give": "lake",
             "after": after,
             "max_rows": plan.limits.rows,
             "max_bytes": plan.limits.bytes,
@@ -177,28 +184,6 @@ class Ingest:
             "content_window": plan.windows.contents,
             "on_trimmed": "fail",  # what is skipped is noted, which is done at a start
         }
-
-    def _check(self, after: int) -> int:
-        """Where to begin."""
-        first, missing = check_place(self._log, after)
-        if after == 0 and missing:  # a new lake holds what the log still has
-            return first - 1
-        if missing:
-            if not self._plan.skip_missing:
-                raise LogTrimmed(after, first)
-            self._note_gap(after, first)
-            return first - 1
-        return after
-
-    def _note_gap(self, after: int, first: int) -> None:
-        oldest = self._log.first_from(LOG, first)
-        at = time.time() if oldest is None else oldest.time
-        reason = f"records {after + 1} to {first - 1} were purged before they were read"
-        gap = {"log_seq": first - 1, "arrival": at, "log_time": datetime.fromtimestamp(at, UTC), "reason": reason}
-        rows = pa.Table.from_pylist([gap], TABLES[DEAD_LETTERS].schema.remove(5))
-        self._lake.append(DEAD_LETTERS, with_date(rows, TABLES[DEAD_LETTERS]), first - 1)
-        self._lake.advance(OBSERVATIONS, first - 1)
-        logger.warning("%s", reason)
 
     def wait(self) -> None:
         """Tell the keeper how far it is, until the query ends; IngestError if it failed."""
@@ -221,7 +206,7 @@ class Ingest:
         except StreamingQueryException as error:
             raise IngestError(self._reason(error)) from (self._failure or error)
         except (Py4JError, ConnectionError) as error:
-            raise IngestError("Spark's Java process is gone; its last words are above. Start again") from error
+            raise JavaGoneError from error
         finally:
             self._tell()
             self._close()
@@ -258,13 +243,17 @@ class Ingest:
             raise
         self.status.batches += 1
         self.status.batch_seconds = time.perf_counter() - began
+        self.status.seconds += self.status.batch_seconds
 
     def _write(self, rows: pa.Table) -> None:
-        """The dead first: a start goes by what is in the observations."""
+        """The observations last: a start goes by what is in them."""
         sequence = pc.max(rows["log_seq"]).as_py()
-        dead = rows.filter(pc.is_valid(rows["reason"]))
-        good = rows.filter(pc.is_null(rows["reason"])) if dead.num_rows else rows
-        self.status.dead += self._append(DEAD_LETTERS, dead, sequence)
+        is_dead, is_good = pc.is_valid(rows["reason"]), pc.is_null(rows["raw"])
+        good = rows.filter(is_good)
+        self.status.dead += self._append(DEAD_LETTERS, rows.filter(is_dead), sequence)
+        if good.num_rows < rows.num_rows:
+            others = rows.filter(pc.invert(pc.or_(is_dead, is_good))).rename_columns({"raw": "record"})
+            self._append(LOG_RECORDS, others, sequence)
         self.status.rows += self._append(OBSERVATIONS, good, sequence)
         if not good.num_rows:
             self._lake.advance(OBSERVATIONS, sequence)
@@ -310,6 +299,41 @@ class Ingest:
     def _published_floor(self) -> int:
         value = self._log.newest_in_bucket(stream_of(READERS), f"$KV.{READERS}.{PIPELINE}")
         return 0 if value is None else Position.decode(value).floor
+
+
+def check_start(lake: Lake, plan: Plan) -> None:
+    """As a start of an ingest finds it, without one: LogTrimmed, LogReplaced, or trouble with the log or the lake."""
+    with DirectGet(plan.server.endpoints(), retry_seconds=RETRY_SECONDS) as log:
+        _begin(lake, log, skip_missing=plan.skip_missing)
+
+
+def _begin(lake: Lake, log: DirectGet, *, skip_missing: bool) -> int:
+    """The record after which to begin."""
+    for name in (DEAD_LETTERS, LOG_RECORDS):
+        lake.table(name)
+    after = lake.sequence()
+    first, missing = check_place(log, after)
+    if not missing:
+        return after
+    if after == 0:  # a new lake holds what the log still has
+        return first - 1
+    if not skip_missing:
+        raise LogTrimmed(after, first)
+    _note_gap(lake, log, after, first)
+    return first - 1
+
+
+def _note_gap(lake: Lake, log: DirectGet, after: int, first: int) -> None:
+    """Among the dead letters, at the log's time, which is not our clock's."""
+    oldest = log.first_from(LOG, first)
+    at = time.time() if oldest is None else oldest.time
+    reason = f"records {after + 1} to {first - 1} were purged before they were read"
+    gap = {"log_seq": first - 1, "arrival": at, "log_time": datetime.fromtimestamp(at, UTC), "reason": reason}
+    spec = TABLES[DEAD_LETTERS]
+    rows = pa.Table.from_pylist([gap], pa.schema([field for field in spec.schema if field.name != "date"]))
+    lake.append(DEAD_LETTERS, with_date(rows, spec), first - 1)
+    lake.advance(OBSERVATIONS, first - 1)
+    logger.warning("%s", reason)
 
 
 def scratch_folder() -> Path:

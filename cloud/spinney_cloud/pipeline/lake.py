@@ -5,6 +5,7 @@ comes again, whole or in part, adds nothing that is there, and the lake itself s
 
     observations   publications without duplicates; partitioned by the log's date and type, past days z-ordered by place
     dead_letters   what could not be decoded, with the reason; partitioned by date
+    log_records    what else the log says, for replays (see decode): announcements, silent labels, ticks
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -24,12 +25,12 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from .schema import DEAD, PUBLICATIONS, ddl
+from .schema import DEAD, LABELS, PUBLICATIONS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OBSERVATIONS, DEAD_LETTERS = "observations", "dead_letters"
+OBSERVATIONS, DEAD_LETTERS, LOG_RECORDS = "observations", "dead_letters", "log_records"
 INGEST = "spinney-ingest"
 """The application whose transaction version is the log's sequence."""
 ORDERED = "spinney-ordered"
@@ -61,8 +62,8 @@ class LakeFull(LakeError):
 
     def __init__(self, place: str, free: int, floor: int) -> None:
         super().__init__(
-            f"{free:,} bytes are free on the disk of the lake {place}, below its floor of {floor:,}: nothing is written "
-            f"until there is more. Make room, or have it keep fewer days (pipeline.retain_days)"
+            f"{free:,} bytes are free on the disk of the lake {place}, below its floor of {floor:,}: nothing is "
+            f"written until there is more. Make room, or have it keep fewer days (pipeline.retain_days)"
         )
 
 
@@ -76,12 +77,22 @@ class TableSpec(NamedTuple):
 
 
 TABLES: dict[str, TableSpec] = {
-    OBSERVATIONS: TableSpec(pa.schema([*PUBLICATIONS, _DATE]), ("date", "type"), ORDER),
+    OBSERVATIONS: TableSpec(pa.schema([*PUBLICATIONS, pa.field(LABELS, pa.string()), _DATE]), ("date", "type"), ORDER),
     DEAD_LETTERS: TableSpec(
         pa.schema(
             [
                 *(PUBLICATIONS.field(name) for name in ("log_seq", "arrival", "log_time")),
                 *(pa.field(name, kind) for name, kind in DEAD),
+                _DATE,
+            ]
+        ),
+        ("date",),
+    ),
+    LOG_RECORDS: TableSpec(
+        pa.schema(
+            [
+                *(PUBLICATIONS.field(name) for name in ("log_seq", "arrival", "log_time", "tenant")),
+                pa.field("record", pa.string()),
                 _DATE,
             ]
         ),
@@ -344,6 +355,8 @@ def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
 
 
 def with_date(rows: pa.Table, spec: TableSpec) -> pa.Table:
-    """The columns of a table, the date of the log's time among them."""
+    """The columns of a table, the date of the log's time among them; null where there are none."""
     dated = rows.append_column(_DATE, pc.cast(rows["log_time"], pa.timestamp("us")).cast(pa.date32()))
+    for name in set(spec.schema.names) - set(dated.schema.names):
+        dated = dated.append_column(name, pa.nulls(dated.num_rows, spec.schema.field(name).type))
     return dated.select(spec.schema.names).cast(spec.schema)

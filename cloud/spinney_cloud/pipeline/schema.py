@@ -59,6 +59,11 @@ DEAD = (("reason", pa.string()), ("raw", pa.string()))
 ALL = pa.schema([*PUBLICATIONS, *(pa.field(name, kind) for name, kind in DEAD)])
 """Publications, and dead letters: those have a reason, and nothing but the columns of their place in the log."""
 
+LABELS = "labels"
+LAKE = pa.schema([*PUBLICATIONS, pa.field(LABELS, pa.string()), *(pa.field(name, kind) for name, kind in DEAD)])
+"""All, and what else a replay of state and top-k needs: with a publication its labels (by filter, a JSON object; null
+mostly), and rows of records that left no publication or say more: those have `raw`, without a reason (see decode)."""
+
 RECORDS = pa.schema(
     [
         ("log_seq", pa.int64()),
@@ -71,7 +76,7 @@ RECORDS = pa.schema(
 )
 """Records as they are in the log, of all kinds."""
 
-FORMS = {"publications": PUBLICATIONS, "all": ALL, "records": RECORDS}
+FORMS = {"publications": PUBLICATIONS, "all": ALL, "lake": LAKE, "records": RECORDS}
 """What the source gives, by its option `give`."""
 
 _SPARK_TYPES = {
