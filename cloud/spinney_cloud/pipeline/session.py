@@ -35,6 +35,8 @@ PYTHON: dict[str, str] = {"spark.python.daemon.module": "spinney_cloud.pipeline.
 COMMON: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # each operation on a Column would else tell Java its line in Python: that doubles what planning takes
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "100",
     "spark.sql.streaming.metricsEnabled": "false",
