@@ -117,8 +117,8 @@ BROKEN = {
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("machine", BROKEN.values(), ids=BROKEN.keys())
 def test_broken_filters_miss_the_targets(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = replace(mote_setting._library(), run=machine)
-    monkeypatch.setattr(mote_setting, "_library", lambda: library)
+    library = replace(mote_setting.firmware(), run=machine)
+    monkeypatch.setattr(mote_setting, "firmware", lambda: library)
     assert missed_of_the_thesis(measured(1))
 
 
