@@ -293,6 +293,11 @@ def _in_circle(left: Expression, operator: ComparisonOperator, right: Expression
 
 
 def _between(condition: Between, wanted: bool) -> Reach:
+    operand, low, high = condition.operand, condition.low, condition.high
+    if wanted and isinstance(operand, Property) and isinstance(low, Literal) and isinstance(high, Literal):
+        first, last = low.value, high.value
+        if isinstance(first, float) and isinstance(last, float):
+            return Reach([{operand.name: Range(first + 0.0, last + 0.0)}] if first <= last else [], True)
     return reach(between(condition), wanted)
 
 

@@ -124,12 +124,9 @@ class Simplifier:
             case Constant(verdict):
                 return _constant(verdict if verdict is None else verdict != negated)
             case Between(operand, low, high):
-                term = self.value(operand)
-                sides = [(">=", self.value(low)), ("<=", self.value(high))]
-                return self._join([self._compare(sign, term, side, negated) for sign, side in sides], not negated)
+                return self._between(self.value(operand), self.value(low), self.value(high), negated)
             case In(operand, values):
-                term = self.value(operand)
-                return self._join([self._compare("=", term, self.value(item), negated) for item in values], negated)
+                return self._in(self.value(operand), [self.value(item) for item in values], negated)
             case Like():
                 return self._like(condition, negated)
             case IsNull(operand):
@@ -184,6 +181,23 @@ class Simplifier:
             return self._member(left, type(constant), intervals.compared(operator, constant))
         order, operator = ordered(operator, left, right)
         return self._leaf(Compare(operator, order.left, order.right), False)  # type: ignore[arg-type]  # an operator
+
+    def _between(self, term: Expression, low: Expression, high: Expression, negated: bool) -> Part:
+        first, last = constant_of(low), constant_of(high)
+        if isinstance(first, float) and isinstance(last, float) and constant_of(term) is None:
+            points = intervals.from_to(first, last)
+            return self._member(term, float, intervals.complement(points, float) if negated else points)
+        sides = [(">=", low), ("<=", high)]
+        return self._join([self._compare(sign, term, side, negated) for sign, side in sides], not negated)
+
+    def _in(self, term: Expression, items: Sequence[Expression], negated: bool) -> Part:
+        constants = [constant_of(item) for item in items]
+        kinds = set(map(type, constants))
+        if len(kinds) == 1 and constants[0] is not None and constant_of(term) is None:
+            kind = kinds.pop()
+            points = intervals.of_values(set(constants))
+            return self._member(term, kind, intervals.complement(points, kind) if negated else points)
+        return self._join([self._compare("=", term, item, negated) for item in items], negated)
 
     def _like(self, condition: Like, negated: bool) -> Part:
         operand, pattern = self.value(condition.operand), pattern_of(condition)
