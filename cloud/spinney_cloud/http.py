@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import orjson
@@ -18,7 +19,10 @@ from .api.context import Api
 from .api.events import Streams
 from .api.observed import Observed
 from .api.server import ConnectionCounts, WebServer, load_certificate, tls_context, web_server
+from .api.sessions import Sessions
 from .api.slow_work import SlowWork
+from .dashboard import dashboard
+from .data_dir import read_secrets
 from .nats_log import NatsLog
 from .note_feed import NoteFeed
 from .service import Service
@@ -34,16 +38,22 @@ async def serve(service: Service) -> None:
     context = tls_context(service.settings.http.tls)
     listening = listen(service)
     async with await NatsLog.connect(service.endpoints, name=service.name) as nats_log, NoteFeed(nats_log) as feed:
-        door = Door(UsersFile(service.settings.data).current, service.settings.security.anonymous, service.metrics)
+        sessions = Sessions(read_secrets(service.settings.data), service.settings.dashboard.session)
+        users = UsersFile(service.settings.data)
+        door = Door(users.current, service.settings.security.anonymous, service.metrics, sessions)
         streams = Streams(feed)
         service.metrics.register(streams)
         api = Api(service, nats_log, door, SlowWork(), streams)
-        app = Observed(make_app(api), service.metrics)
-        server = web_server(app, service.settings.http, context, ConnectionCounts(service.metrics))
+        app = make_app(api)
         service.health = lambda: health(nats_log)
         await answer_asks(service, nats_log)
         service.on_reload = lambda settings: reload_certificate(context, settings)
-        await serve_until_stopped(service, server, listening)
+        async with AsyncExitStack() as stack:
+            if service.settings.dashboard.enabled:
+                await stack.enter_async_context(dashboard(app, api))
+            observed = Observed(app, service.metrics)
+            server = web_server(observed, service.settings.http, context, ConnectionCounts(service.metrics))
+            await serve_until_stopped(service, server, listening)
 
 
 def health(nats_log: NatsLog) -> dict[str, Any]:

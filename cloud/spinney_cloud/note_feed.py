@@ -72,8 +72,8 @@ class NoteFeed:
         self.cuts = 0
         self._log = nats_log
         self._keepalive_seconds = keepalive_seconds
-        self._listeners: dict[str, dict[str, list[_Listener]]] = {}
-        """By tenant and owner."""
+        self._listeners: dict[str, dict[str | None, list[_Listener]]] = {}
+        """By tenant and owner; None listens to everybody's."""
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -94,9 +94,10 @@ class NoteFeed:
         return sum(len(each) for owners in self._listeners.values() for each in owners.values())
 
     async def events(
-        self, owner: str, tenant: str, sid: str | None = None, after: str | None = None
+        self, owner: str | None, tenant: str, sid: str | None = None, after: str | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Events for one owner, of one subscription or all: from after that event id, or from now on; for ever.
+        """Events for one owner (None: for everybody of the tenant), of one subscription or all: from after that event
+        id, or from now on; for ever.
 
         It ends with a `cut` when the connection reads too slowly, or the log cannot be read.
         """
@@ -109,7 +110,9 @@ class NoteFeed:
             self.cuts += 1
             yield _event("cut", {"reason": "the notification log cannot be read now"})
 
-    async def _events(self, owner: str, tenant: str, sid: str | None, after: str | None) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, owner: str | None, tenant: str, sid: str | None, after: str | None
+    ) -> AsyncGenerator[bytes, None]:
         yield b"retry: %d\n\n" % RETRY_MS
         place = (self.sequence, _END)
         if after is not None:
@@ -149,7 +152,7 @@ class NoteFeed:
         return place, b""
 
     async def _catch_up(
-        self, tenant: str, owner: str, sid: str | None, place: Place, end: int
+        self, tenant: str, owner: str | None, sid: str | None, place: Place, end: int
     ) -> AsyncGenerator[bytes, None]:
         first = max(1, place[0] + (place[1] == _END))
         async for messages in read_range(self._log, NOTES, first, end, filter_subject=notes_subject(tenant)):
@@ -161,7 +164,7 @@ class NoteFeed:
                 wanted = [
                     index
                     for index, note in enumerate(notes.notes)
-                    if index > after and note.owner == owner and sid in (None, note.sid)
+                    if index > after and owner in (None, note.owner) and sid in (None, note.sid)
                 ]
                 chunks += (chunk for _, _, _, chunk in _encoded(message.sequence, notes, wanted))
             if chunks:
@@ -189,7 +192,7 @@ class NoteFeed:
                 yield _event("cut", {"reason": listener.cut, "resume": listener.last})
                 return
 
-    def _remove(self, tenant: str, owner: str, listener: _Listener) -> None:
+    def _remove(self, tenant: str, owner: str | None, listener: _Listener) -> None:
         owners = self._listeners.get(tenant, {})
         listeners = owners.get(owner, [])
         if listener in listeners:
@@ -231,9 +234,10 @@ class NoteFeed:
         owners = self._listeners.get(message.subject.rpartition(".")[2])
         if not owners or (notes := _decoded(message)) is None:
             return
-        wanted = [index for index, note in enumerate(notes.notes) if note.owner in owners]
+        everybodys = owners.get(None, [])
+        wanted = [index for index, note in enumerate(notes.notes) if everybodys or note.owner in owners]
         for owner, sid, name, chunk in _encoded(message.sequence, notes, wanted):
-            for listener in owners.get(owner, ()):
+            for listener in (*owners.get(owner, ()), *everybodys):
                 if listener.sid in (None, sid) and listener.after < message.sequence:
                     self._offer(listener, name, chunk)
 

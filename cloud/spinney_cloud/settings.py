@@ -119,6 +119,19 @@ class Http(Section):
     """At one time."""
 
 
+class Dashboard(Section):
+    """The page at /dashboard."""
+
+    enabled: bool = True
+    """Whether there is one."""
+    tiles: str = "https://tile.openstreetmap.org/{z}/{x}/{y}.png"
+    """Where browsers get the map's tiles, a URL with {z}, {x}, {y}; empty: nowhere, the map is drawn by the page."""
+    attribution: str = "© OpenStreetMap contributors"
+    """Whose tiles they are, as the map says."""
+    session: Seconds = 12 * 3600.0
+    """How long somebody stays logged in."""
+
+
 class Log(Section):
     """How long publications are kept, and when one is a duplicate."""
 
@@ -245,6 +258,7 @@ class Settings(Section):
     nats: Nats = Nats()
     mqtt: Mqtt = Mqtt()
     http: Http = Http()
+    dashboard: Dashboard = Dashboard()
     log: Log = Log()
     limits: Limits = Limits()
     matching: Matching = Matching()

@@ -91,7 +91,7 @@ def test_an_answer_of_metrics_is_what_prometheus_reads(alone: Cloud) -> None:
 
 def test_unknown_paths_and_methods_get_problems(alone: Cloud) -> None:
     with alone.client() as client:
-        for path in ("/v1/nothing", "/v2", "/", "/docs", "/v1/subscriptions/"):
+        for path in ("/v1/nothing", "/v2", "/nothing", "/docs", "/v1/subscriptions/"):
             answer = client.get(path)
             assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json"), path
         answer = client.delete("/v1/explain")

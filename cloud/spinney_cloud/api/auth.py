@@ -22,6 +22,7 @@ from starlette.requests import HTTPConnection
 from ..names import DEFAULT_TENANT
 from ..users import User, Users
 from .errors import Problem, unavailable
+from .sessions import COOKIE, Sessions, is_own_page
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,9 @@ class Right(StrEnum):
     LOOK = "look"
     OPERATE = "operate"
 
+
+_PAGE_SCHEMES = {"ws": "http", "wss": "https"}
+"""Of the page that opens a socket."""
 
 RIGHTS = {
     "publisher": {Right.PUBLISH, Right.LOOK},
@@ -72,9 +76,16 @@ NOBODY_ELSE = Caller(ANONYMOUS, "operator", DEFAULT_TENANT)
 
 
 class Door:
-    """Lets callers in, by token, by password, or over loopback where there are no users."""
+    """Lets callers in, by token, by password, by the page's session, or over loopback where there are no users."""
 
-    def __init__(self, users: Callable[[], Users | None], anonymous: str, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        users: Callable[[], Users | None],
+        anonymous: str,
+        registry: CollectorRegistry,
+        sessions: Sessions | None = None,
+    ) -> None:
+        self.sessions = sessions
         self._users = users
         self._anonymous = anonymous
         self._key = secrets.token_bytes(32)
@@ -99,10 +110,37 @@ class Door:
             case "basic":
                 caller = await self._by_password(users, given.strip())
             case _:
-                raise self._stranger("none", "say who you are: a bearer token, or name and password")
+                return self._by_session(connection, users)
         if caller is None:
             raise self._stranger("wrong", "no such user, or another password or token")
         return caller
+
+    def _by_session(self, connection: HTTPConnection, users: Users) -> Caller:
+        cookie = connection.cookies.get(COOKIE)
+        if cookie is None or self.sessions is None:
+            raise self._stranger("none", "say who you are: a bearer token, or name and password", connection)
+        if not is_own_page(connection):
+            self._refused.labels("page").inc()
+            raise Problem(403, "a page of another site is not let in")
+        user = self.sessions.user(users, cookie, time.time())
+        if user is None:
+            raise self._stranger("session", "the session is over: log in again", connection)
+        return Caller(user.name, user.role, user.tenant)
+
+    @property
+    def has_users(self) -> bool:
+        """Whether callers must say who they are."""
+        users = self._read_users()
+        return users is not None and len(users) > 0
+
+    async def log_in(self, name: str, password: str) -> str | None:
+        """The cookie of a session, if the password is theirs."""
+        users = self._read_users()
+        user = None if users is None or self.sessions is None else await self._hash(users, name, password)
+        if user is None or self.sessions is None:
+            self._refused.labels("wrong").inc()
+            return None
+        return self.sessions.give(user, time.time())
 
     def watch(self, connection: HTTPConnection, caller: Caller) -> Callable[[], Coroutine[Any, Any, bool]]:
         """Asks anew whether a caller who was let in still would be; passwords only when the users have changed."""
@@ -135,9 +173,12 @@ class Door:
             _log.error("nobody is let in: %s", error)
             raise unavailable("the users cannot be read; the log says why") from None
 
-    def _stranger(self, reason: str, detail: str) -> Problem:
+    def _stranger(self, reason: str, detail: str, connection: HTTPConnection | None = None) -> Problem:
         self._refused.labels(reason).inc()
-        return Problem(401, detail, headers={"WWW-Authenticate": 'Basic realm="spinney", Bearer realm="spinney"'})
+        ways = 'Basic realm="spinney", Bearer realm="spinney"'
+        if connection is not None and connection.headers.get("sec-fetch-mode", "navigate") != "navigate":
+            ways = 'Bearer realm="spinney"'  # our page asks for the password itself; a browser would, too
+        return Problem(401, detail, headers={"WWW-Authenticate": ways})
 
     def _nobody_else(self, connection: HTTPConnection) -> Caller:
         """Only from this machine, and from no page that another machine's site has put into a browser here."""
@@ -146,7 +187,8 @@ class Door:
             raise self._stranger("anonymous", "there are no users yet: only this machine's own programs are let in")
         name = connection.headers.get("host", "")
         origin = connection.headers.get("origin")
-        own = f"{connection.scope.get('scheme', 'http')}://{name}"
+        scheme = connection.scope.get("scheme", "http")
+        own = f"{_PAGE_SCHEMES.get(scheme, scheme)}://{name}"
         if not is_loopback(_host_of(name)) or origin not in (None, own):
             self._refused.labels("page").inc()
             raise Problem(403, "a page of another site is not let in")

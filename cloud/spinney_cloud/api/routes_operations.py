@@ -44,7 +44,7 @@ _UP = "# HELP spinney_up Whether the process answers.\n# TYPE spinney_up gauge\n
 )
 async def metrics(_: Annotated[Caller, Depends(needs(Right.OPERATE))], api: Context) -> Response:
     """The metrics of all processes."""
-    answers, supervisor = await asyncio.gather(_ask_all(api, "metrics"), _ask(api.log, SUPERVISOR, "metrics"))
+    answers, supervisor = await asyncio.gather(ask_all(api, "metrics"), _ask(api.log, SUPERVISOR, "metrics"))
     up = "".join(f'spinney_up{{process="{name}"}} {int(text is not None)}\n' for name, text in answers.items())
     texts = [text.decode() for text in (*answers.values(), supervisor) if text is not None]
     return Response("".join([*texts, _UP, up]), media_type=METRICS_TYPE)
@@ -61,7 +61,7 @@ async def healthz() -> Response:
 )
 async def readyz(request: Request, api: Context) -> Response:
     """Whether all processes do their work; if not, who does not, and why. Operators see all that they tell."""
-    health = _health(await _ask_all(api, "health"))
+    health = health_of(await ask_all(api, "health"))
     if not await _is_operator(request, api):
         shown = {name: {key: told.get(key) for key in ("ready", "why")} for name, told in health["processes"].items()}
         health["processes"] = shown
@@ -75,7 +75,8 @@ async def _is_operator(request: Request, api: Api) -> bool:
         return False
 
 
-def _health(answers: dict[str, bytes | None]) -> dict[str, Any]:
+def health_of(answers: dict[str, bytes | None]) -> dict[str, Any]:
+    """What the processes' answers come to."""
     processes = {name: _told(data) for name, data in answers.items()}
     late = [f"{name}: {told.get('why') or 'not ready'}" for name, told in processes.items() if not told["ready"]]
     holds = processes["gateway"].get("holds", [])
@@ -89,7 +90,7 @@ def _told(data: bytes | None) -> dict[str, Any]:
     return {**told, "ready": bool(told.get("ready"))}
 
 
-async def _ask_all(api: Api, what: str) -> dict[str, bytes | None]:
+async def ask_all(api: Api, what: str) -> dict[str, bytes | None]:
     """Each process' answer; None where there is none. This process answers without being asked over the wire."""
     own = generate_latest(api.service.metrics) if what == "metrics" else orjson.dumps(api.service.health())
     others = [name for name in PROCESSES if name != api.service.name]

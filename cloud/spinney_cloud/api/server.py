@@ -22,6 +22,8 @@ HEAD_SECONDS = 10.0
 """A request's head must be whole by then."""
 IDLE_SECONDS = 30
 """A connection without a request is closed then."""
+MAX_SOCKET_MESSAGE = 1024**2
+"""Bytes, from a browser."""
 STOP_SECONDS = 5
 """What is being answered when we stop gets so long to end."""
 
@@ -162,7 +164,9 @@ def web_server(app: ASGIApp, http: Http, context: ssl.SSLContext | None, counts:
     config = uvicorn.Config(
         app,
         http=connection_type(http.max_connections, counts),
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=MAX_SOCKET_MESSAGE,
+        ws_per_message_deflate=False,  # each browser would deflate the same again
         lifespan="off",
         loop="none",
         log_config=None,

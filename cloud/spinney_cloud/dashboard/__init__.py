@@ -1,0 +1,9 @@
+"""The page at /dashboard: a living map, subscriptions made by hand, what is sent and what is spared.
+
+NiceGUI gives the shell; what is alive comes by one socket of ours (see live) and the API, and is drawn by the small
+modules in static/.
+"""
+
+from .mount import dashboard
+
+__all__ = ["dashboard"]

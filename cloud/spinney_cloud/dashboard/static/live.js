@@ -1,0 +1,87 @@
+// The socket, and what it has told: the newest of everything, for the views to draw when they like.
+
+import { about, now, setNow } from "./dom.js";
+
+export const sources = new Map(); // name -> {name, lat, long, time, values, came}
+export const state = { brokers: [], overview: null, cells: [], notes: [], notesSeen: 0, operations: null, series: {}, past: null, linked: false, frames: 0 };
+
+const MAX_NOTES = 200;
+const listeners = new Map();
+let socket = null, wait = 500, wanted = {};
+
+export function on(kind, listener) {
+  listeners.set(kind, [...(listeners.get(kind) || []), listener]);
+}
+
+export function say(question) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(question));
+}
+
+// Asked anew whenever there is a new connection.
+export function want(question) {
+  wanted = { ...wanted, ...question };
+  say(question);
+}
+
+function tell(kind, message) {
+  for (const listener of listeners.get(kind) || []) listener(message);
+}
+
+const takers = {
+  points({ whole, items }) {
+    if (whole) sources.clear();
+    const came = performance.now();
+    for (const [name, lat, long, time, values] of items) sources.set(name, { name, lat, long, time, values, came: whole ? 0 : came });
+  },
+  notes({ whole, items }) {
+    if (!whole) state.notesSeen += items.length;
+    state.notes = [...items.reverse(), ...(whole ? [] : state.notes)].slice(0, MAX_NOTES);
+  },
+  overview(message) { state.overview = message; setNow(message.now); },
+  cells(message) { state.cells = message.cells; },
+  brokers(message) { state.brokers = message.brokers; },
+  operations(message) { state.operations = message; },
+  series(message) { Object.assign(state.series, message.series); },
+  past(message) { state.past = message; },
+};
+
+function linked(is) {
+  state.linked = is;
+  tell("link", is);
+}
+
+export function connect() {
+  socket = new WebSocket(`${location.origin.replace("http", "ws")}${about.base}/live`);
+  socket.onopen = () => {
+    wait = 500;
+    linked(true);
+    for (const [name, value] of Object.entries(wanted)) socket.send(JSON.stringify({ [name]: value }));
+  };
+  socket.onmessage = (event) => {
+    const message = JSON.parse(event.data);
+    state.frames += 1;
+    takers[message.kind]?.(message);
+    tell(message.kind, message);
+  };
+  socket.onclose = (event) => {
+    linked(false);
+    if (event.code === 4403) location.reload(); // the login page, if one is no longer let in
+    setTimeout(connect, wait * (0.5 + Math.random()));
+    wait = Math.min(2 * wait, 8000);
+  };
+}
+
+export const numeric = () => {
+  const found = new Map();
+  for (const source of sources.values()) {
+    for (const [name, value] of Object.entries(source.values)) if (typeof value === "number") found.set(name, (found.get(name) || 0) + 1);
+  }
+  return [...found].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).map(([name]) => name);
+};
+
+export const series = (name, attribute) => {
+  const known = (state.series[name] || []).filter(([, values]) => typeof values[attribute] === "number").map(([time, values]) => [time, values[attribute]]);
+  const newest = sources.get(name);
+  if (newest && typeof newest.values[attribute] === "number" && !(known.length && known.at(-1)[0] >= newest.time)) known.push([newest.time, newest.values[attribute]]);
+  return known.filter(([time]) => time > now() - 3600);
+};

@@ -1,0 +1,56 @@
+// All sources: what each said last, and a small chart of its hour.
+
+import { $, ago, chartLabel, count, empty, h, icon, shown, spark } from "./dom.js";
+import { numeric, on, say, series, sources } from "./live.js";
+
+const PAGE = 40, MAX_CHARTS = 3;
+let wanted = "", many = PAGE;
+
+export function begin() {
+  $("source-tools").append(
+    h("label", { class: "search" }, icon("search"),
+      h("input", { id: "source-search", type: "search", placeholder: "Find a source by name or value", "aria-label": "Find a source", oninput: (event) => { wanted = event.target.value.toLowerCase(); many = PAGE; draw(); } })),
+    h("span", { id: "source-count", class: "note", role: "status" }));
+  on("overview", () => { if (!$("view-sources").hidden) draw(); });
+  on("series", draw);
+}
+
+export function shownNow() {
+  ask();
+  draw();
+}
+export { shownNow as shown };
+
+const fits = (one) => !wanted || one.name.toLowerCase().includes(wanted) || Object.entries(one.values).some(([name, value]) => `${name} ${value}`.toLowerCase().includes(wanted));
+const found = () => [...sources.values()].filter(fits).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+
+function ask() {
+  say({ series: found().slice(0, Math.min(many, 60)).map((one) => one.name) });
+}
+
+function draw() {
+  if ($("view-sources").hidden) return;
+  const all = found(), names = numeric();
+  $("source-count").textContent = `${count(all.length)} of ${count(sources.size)}`;
+  if (!all.length) {
+    $("source-rows").replaceChildren(sources.size
+      ? empty("search_off", "No source fits", "Another word, or a part of the name, may find it.")
+      : empty("sensors_off", "No source yet", "As soon as one publishes it appears here. Try: spinney pub --source hall NO2=41"));
+    return;
+  }
+  const list = h("ul", { class: "source-list" }, all.slice(0, many).map((one) => row(one, names)));
+  const more = all.length > many && h("button", { type: "button", class: "button", onclick: () => { many += PAGE; ask(); draw(); } }, `Show ${Math.min(PAGE, all.length - many)} more`);
+  $("source-rows").replaceChildren(...[list, more].filter(Boolean));
+}
+
+function row(one, names) {
+  const numbers = names.filter((name) => typeof one.values[name] === "number");
+  const others = Object.entries(one.values).filter(([, value]) => typeof value !== "number");
+  return h("li", { class: "source" },
+    h("div", { class: "source-head" }, h("strong", {}, one.name), h("span", { class: "note" }, ago(one.time))),
+    h("div", { class: "charts" }, numbers.slice(0, MAX_CHARTS).map((name) => {
+      const line = series(one.name, name);
+      return h("div", { class: "chart" }, h("span", { class: "value-name" }, name), h("strong", {}, shown(one.values[name])), spark(line, chartLabel(name, line)));
+    })),
+    h("div", { class: "chips" }, [...numbers.slice(MAX_CHARTS).map((name) => [name, one.values[name]]), ...others].map(([name, value]) => h("span", { class: "tag" }, `${name} ${shown(value)}`))));
+}
