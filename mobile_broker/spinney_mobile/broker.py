@@ -121,6 +121,7 @@ class Broker:
         dead_letters = DeadLetters(self.outbox.log.folder)
         uplink = Uplink(access, self.outbox, self.activations, self.leases, dead_letters)
         uplink.on_announced = self._cloud_has
+        uplink.tally.counts = lambda: tally_of(self)
         return uplink
 
     def _add_acquirers(self) -> None:

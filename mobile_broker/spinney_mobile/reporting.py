@@ -88,6 +88,13 @@ def _counts(broker: Broker) -> dict[str, int]:
     }
 
 
+def tally_of(broker: Broker) -> dict[str, int]:
+    """What it and its motes have sent and spared, as the cloud is told."""
+    counts, motes = broker.taking.counts, broker.pushing.counts()
+    found = {name: counts[name] for name in ("sent", "spared", "bytes_sent", "bytes_spared")}
+    return {**found, "motes_sent": motes.get("samples", 0), "motes_spared": motes.get("kept_back", 0)}
+
+
 def explain(broker: Broker, publication: Mapping[str, Any]) -> list[dict[str, Any]]:
     """For each active filter, whether it wants this publication, and which parts of it made it so."""
     return [

@@ -29,6 +29,7 @@ from .outbox import Outbox, OutRecord, decode, is_silent
 from .presence import Presence
 from .settings import Settings
 from .status import UplinkStatus
+from .tally import Tally
 
 FLUSH_SECONDS: Final = 5.0
 """For what is under way, when it is asked to stop; the rest goes up after the next start."""
@@ -70,6 +71,7 @@ class Uplink:
         self.counts = Counts()
         self.on_announced: Callable[[Mapping[str, Any]], object] = lambda _: None
         """Told what `announce` was given, once the cloud has it."""
+        self.tally = Tally()
         self.topics: Sequence[str] = (access.topic("act"), access.topic("reply"))
         self._access = access
         self._outbox = outbox
@@ -191,6 +193,7 @@ class Uplink:
         now = time.monotonic()
         self._sent.clear()
         self._presence.opened(now)
+        self.tally.opened(now)
         self._batches.opened(now)
 
     def lost(self, reason: str) -> None:
@@ -215,13 +218,15 @@ class Uplink:
             self._unanswered()
         if (announcement := self._presence.next(now)) is not None:
             connection.publish(self._access.topic("ann"), announcement)
+        if (tally := self.tally.next(self._presence.session, now)) is not None:
+            connection.publish(self._access.topic("ann"), tally)
         self._batches.look(now)
         if (message := self._batches.next(now)) is not None:
             self._sent[connection.publish(self._access.topic("pub"), message.payload)] = message.batch
             self.counts.batches += 1
             self.counts.bytes_sent += len(message.payload)
             return now  # events first: between two batches others have their turn
-        dues = [due for due in (self._batches.due(now), self._presence.due) if due is not None]
+        dues = [due for due in (self._batches.due(now), self._presence.due, self.tally.due) if due is not None]
         return min(dues, default=None)
 
     def _unanswered(self) -> None:

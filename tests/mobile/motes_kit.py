@@ -63,6 +63,7 @@ class Listener:
         self.infos: list[MoteInfo] = []
         self.presence: list[bool] = []
         self.kept: dict[str, bytes] = dict(kept or {})
+        self.is_deaf = False
         self.deaf_to_scans = False
         self.old_scan: bytes | None = None
         """Told with each advert, as BlueZ does where no other scan response is heard."""
@@ -95,6 +96,8 @@ class Listener:
     # ---- a sink
 
     def heard(self, heard: Heard) -> None:
+        if self.is_deaf:
+            return
         if self.deaf_to_scans:
             heard = Heard(
                 heard.acquirer, heard.address, heard.time, None, heard.rssi, heard.services,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from motes_kit import HOT, SOURCE, constants, listening, programs, until, wanted
 from radio_kit import Scene, linked, on_air, program
 
-from spinney_mobile.motes.mote import UNWANTED_SECONDS
+from spinney_mobile.motes.mote import IN_REACH_SECONDS, UNWANTED_SECONDS
 
 
 def test_a_wanted_state_filter_goes_onto_the_mote_which_tells_when_its_bit_changes(tmp_path: Path) -> None:
@@ -231,5 +232,65 @@ def test_a_mote_that_nobody_wants_anything_of_stops_sampling_until_somebody_does
             await until(lambda: scene.life.sampling)
             await until(lambda: broker.bits(HOT) == [False, False])
             assert (broker.motes.counts["sampling off"], broker.motes.counts["sampling on"]) == (1, 1)
+
+    on_air(tmp_path, play)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_state_filter_that_was_withdrawn_and_comes_back_at_once_starts_with_its_bit_unknown(
+    tmp_path: Path, restarts: bool
+) -> None:
+    """Within one lease, and before the mote could be told (rule S2): what it had told by then is not of the new one."""
+
+    async def play(_: Scene) -> None:
+        async with listening() as before:
+            before.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: before.bits(HOT) == [False])
+            before.is_deaf = True
+            await until(lambda: not before.is_connected)
+            before.motes.want(SOURCE, {}, epoch=1)
+            if not restarts:
+                before.motes.want(SOURCE, wanted(HOT), epoch=1)
+                before.is_deaf = False
+                await until(lambda: before.bits(HOT) == [False, False])
+        if restarts:
+            async with listening(kept=before.kept) as broker:
+                broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+                await until(lambda: broker.bits(HOT) == [False])
+
+    on_air(tmp_path, play)
+
+
+def test_what_a_mote_tells_of_a_filter_while_nobody_wants_it_is_not_missed_when_it_comes_back(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        scene.readings["temperature"] = 30.0
+        async with listening() as broker:
+            broker.motes.want(SOURCE, wanted(HOT, "temperature > 100"), epoch=1)
+            await until(lambda: broker.bits(HOT) == [True])
+            broker.is_deaf = True
+            await until(lambda: not broker.is_connected)
+            await asyncio.sleep(IN_REACH_SECONDS)
+            broker.motes.want(SOURCE, wanted("temperature > 100"), epoch=1)
+            scene.readings["temperature"] = 20.0
+            taken = scene.life.ring.next
+            await until(lambda: scene.life.ring.next > taken)
+            broker.is_deaf = False
+            await until(lambda: broker.motes.counts["stray labels"] == 1)
+            broker.motes.want(SOURCE, wanted(HOT, "temperature > 100"), epoch=1)
+            await until(lambda: broker.bits(HOT) == [True, False])
+
+    on_air(tmp_path, play)
+
+
+def test_a_mote_that_is_given_up_and_taken_back_under_the_same_lease_tells_its_bits_anew(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        scene.readings["temperature"] = 30.0
+        async with listening() as broker:
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.bits(HOT) == [True])
+            broker.motes.release(SOURCE)
+            await until(lambda: not broker.is_connected)
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.bits(HOT) == [True, True])
 
     on_air(tmp_path, play)

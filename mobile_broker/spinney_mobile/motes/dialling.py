@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -23,6 +25,8 @@ class Caller(Client, Protocol):
     async def pair(self) -> None: ...
 
 
+logger = logging.getLogger(__name__)
+
 Dial = Callable[[str, str | None], Caller]
 """A client for an address, by an adapter; it is not connected yet."""
 
@@ -42,3 +46,12 @@ def radio_errors() -> tuple[type[BaseException], ...]:
     from bleak.exc import BleakError
 
     return (LinkError, BleakError, OSError, EOFError)  # a TimeoutError is an OSError
+
+
+async def hang_up(client: Caller) -> None:
+    """Within a bound, whatever becomes of it."""
+    try:
+        async with asyncio.timeout(HANG_UP_SECONDS):
+            await client.disconnect()
+    except radio_errors() as error:
+        logger.info("hanging up: %s", error)

@@ -62,6 +62,8 @@ class Mote:
         """The number of the first event that is not in the outbox; 0: not known."""
         self._dropped = (0, 0)
         """A boot, and how many events its ring had dropped for lack of room when that was last asked."""
+        self._newest: tuple[int, int] | None = None
+        """Boot and number of the newest sample that it told us of."""
         self.visited_at: float | None = None
         self.clock_set: tuple[float, float] | None = None
         """When its clock was set, by the steady clock and by the one that it was set by."""
@@ -76,6 +78,14 @@ class Mote:
         """It is another kind of device, as it turned out."""
 
     # ---- what it said
+
+    def kept_back(self, boot: int, sequence: int, *, came: bool) -> int:
+        """How many samples it took since it told us of one before, and did not send; `came`: this one it has sent."""
+        before = self._newest
+        if before is not None and before[0] == boot and sequence <= before[1]:
+            return 0
+        self._newest = (boot, sequence)
+        return sequence - before[1] - came if before is not None and before[0] == boot else 0
 
     @property
     def source(self) -> str:

@@ -24,7 +24,7 @@ from ..active import ActiveFilter
 from ..decode.spinney import is_current, scan_data
 from ..device_settings import is_among
 from ..samples import Acquirer, Digest, Heard, Sink
-from .dialling import HANG_UP_SECONDS, Caller, Dial, dial, radio_errors
+from .dialling import Dial, dial, hang_up, radio_errors
 from .identity import Identity, MoteInfo, UnusableMoteError, described
 from .joining import join
 from .mote import AHEAD_SECONDS, Mote
@@ -92,6 +92,8 @@ class Motes(Acquirer):
         """Addresses."""
         self._wanted: dict[str, Wanted] = {}
         """By source, of motes that have not been heard, too."""
+        self._gone: dict[str, set[Digest]] = {}
+        """By source, filters that were wanted, where the mote's table does not know it yet."""
         self._unplanned: dict[str, None] = {}
         """Addresses."""
         self._due: dict[str, float] = {}
@@ -147,31 +149,39 @@ class Motes(Acquirer):
         wanted = Wanted(dict(filters), known or Known(), epoch)
         if self._wanted.get(source) == wanted:
             return
+        before = self._wanted.get(source, wanted)
         self._wanted[source] = wanted
-        mote = self._motes.get(self._sources.get(source, ""))
+        if gone := before.filters.keys() - filters.keys():
+            self._gone.setdefault(source, set()).update(gone)
+        mote = self._of(source)
         if mote is not None:
             self._set_wanted(mote, wanted)
 
     def release(self, source: str) -> None:
         """A source is another's, or gone: its mote is left as it is, for its next owner to change."""
-        if self._wanted.pop(source, None) is None:
-            return
-        mote = self._motes.get(self._sources.get(source, ""))
-        if mote is not None:
+        wanted = self._wanted.pop(source, None)
+        mote = self._of(source)
+        if wanted is not None and mote is not None:
+            self._gone[source] = set(wanted.filters)
             self._set_wanted(mote, None)
             mote.told_bits = None
             self.on_table(source, ())
 
     def trouble(self, source: str) -> str | None:
         """Why the last connection to a source's mote failed; None if it did not."""
-        mote = self._motes.get(self._sources.get(source, ""))
+        mote = self._of(source)
         return None if mote is None else mote.error
+
+    def _of(self, source: str) -> Mote | None:
+        return self._motes.get(self._sources.get(source, ""))
 
     def has(self, source: str) -> bool:
         """Whether a source is a mote."""
         return source in self._sources
 
     def _set_wanted(self, mote: Mote, wanted: Wanted | None) -> None:
+        if mote.table.forget_bits(self._gone.pop(mote.source, ())):
+            self.keep(mote)  # they may come back after a restart, before the mote has been connected to
         mote.want(wanted, self.steady())
         self.replan(mote)
         if mote.address in self._running:
@@ -223,6 +233,7 @@ class Motes(Acquirer):
         if time_ is not None and time_ > now + AHEAD_SECONDS:
             mote.clock_set = None
         joined = join(events, mote.table.entries, mote.wanted, mote.source, mote.rows, mote.names, now)
+        self.counts["kept back"] += mote.kept_back(events[0].boot, events[0].sequence, came=joined is not None)
         if joined is None:
             self.counts["presences"] += 1
             return
@@ -342,14 +353,7 @@ class Motes(Acquirer):
                 finally:
                     del self._running[mote.address]
         finally:
-            await self._hang_up(client)
-
-    async def _hang_up(self, client: Caller) -> None:
-        try:
-            async with asyncio.timeout(HANG_UP_SECONDS):
-                await client.disconnect()
-        except radio_errors() as error:
-            logger.info("hanging up: %s", error)
+            await hang_up(client)
 
     def _ended(self, mote: Mote, task: asyncio.Task[None]) -> None:
         """Whatever a mote, or what its samples bring about, raises ends this connection only."""

@@ -10,7 +10,7 @@ decided on the mote, the mote sends every sample, the broker decides, and progra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -220,6 +220,13 @@ class Table:
     def renew(self) -> None:
         """Events were lost, labels perhaps among them: bits are to be unknown again, by programs under new numbers."""
         self._stale |= {number for number, entry in self.entries.items() if entry.keeps_bit}
+
+    def forget_bits(self, gone: Collection[Digest]) -> bool:
+        """These are not wanted any more; whether there were any. Should they come back, their bits are unknown."""
+        numbers = {n for n, entry in self.entries.items() if entry.keeps_bit and entry.digest in gone}
+        is_news = not numbers <= self._stale
+        self._stale |= numbers
+        return is_news
 
     def has_only(self, room: int) -> bool:
         """The mote says how many bytes there are; whether that is news."""
