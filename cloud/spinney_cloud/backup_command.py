@@ -13,7 +13,7 @@ from pathlib import Path
 from spinney.configuring import ConfigurationError
 
 from .backup import BackupError, Manifest, make, opened, restore_files, restore_streams
-from .data_dir import DataDir, DataDirError, holder
+from .data_dir import RUN_FILE, DataDir, DataDirError, holder
 from .data_option import add_data_options, configuration_of
 from .endpoints import nats_endpoints
 from .log_errors import LogError
@@ -23,8 +23,6 @@ from .ports import Listener, resolve
 from .service import Endpoints, read_run
 from .settings import Settings
 from .stream_copy import CopyError
-
-RUN_FILE = "run/run.json"
 
 _ERRORS = (BackupError, CopyError, ConfigurationError, DataDirError, NatsServerError, LogError, OSError)
 

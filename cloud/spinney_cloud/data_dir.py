@@ -15,6 +15,8 @@ from typing import IO, Self
 FORMAT = 1
 """Of the directory as a whole. A newer one is refused."""
 SECRETS_VERSION = 1
+RUN_FILE = "run/run.json"
+"""Of the cloud that runs on it, or ran last (see service.write_run)."""
 LOCK_ATTEMPTS = 5
 """Who only asks for the holder has the lock for a moment."""
 
@@ -102,7 +104,7 @@ class DataDir:
     @property
     def run_file(self) -> Path:
         """What processes are given (see service.write_run)."""
-        return self.run / "run.json"
+        return self.path / RUN_FILE
 
     def close(self) -> None:
         """Let others have it."""

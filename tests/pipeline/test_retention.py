@@ -7,18 +7,23 @@ import threading
 from pathlib import Path
 
 import pytest
-from kit import wait_until
+from kit import publications, wait_until
 from test_lake import FIRST_DAY, fill, ids, rows
 
 from spinney_cloud.pipeline import lake as lake_module
 from spinney_cloud.pipeline import maintenance as maintenance_module
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, Lake, LakeFull
 from spinney_cloud.pipeline.maintenance import Done, Maintenance, Policy, said
+from spinney_cloud.records import Publications
 
 
 def state(lake: Lake) -> tuple[int, dt.date | None, dt.date | None]:
     found = lake.state(OBSERVATIONS)
     return found.rows, found.first, found.last
+
+
+def one_reading() -> Publications:
+    return publications("one", 0, [{"type": "x"}])
 
 
 def files(lake: Lake) -> int:
@@ -56,18 +61,12 @@ def test_a_clock_of_the_log_that_went_astray_removes_nothing(tmp_path: Path) -> 
     """One record of a far future would else be the newest day, and all others beyond the retention."""
     lake = Lake(tmp_path)
     fill(lake, days=3)
-    far = rows(*[record for record in [_record()]], first=10, at=4_000_000_000.0)
+    far = rows(one_reading(), first=10, at=4_000_000_000.0)
     lake.append(OBSERVATIONS, far, 10)
     assert lake.retain(30, today=FIRST_DAY + dt.timedelta(3)) == 0
     assert state(lake)[0] == 3 * 3 * 40 + 1
     assert lake.retain(2, today=FIRST_DAY + dt.timedelta(2)) == 3 * 40
     assert lake.retain(2) == 2 * 3 * 40  # by the table alone
-
-
-def _record():
-    from kit import publications
-
-    return publications("far", 0, [{"type": "x"}])
 
 
 def test_rounds_follow_one_another_while_rows_come_and_end_when_told(
@@ -83,7 +82,7 @@ def test_rounds_follow_one_another_while_rows_come_and_end_when_told(
     try:
         wait_until(lambda: keeping.done.joined >= 4, "the first files joined")
         before = keeping.done.rounds
-        lake.append(OBSERVATIONS, rows(_record(), first=20), 20)
+        lake.append(OBSERVATIONS, rows(one_reading(), first=20), 20)
         wait_until(lambda: keeping.done.rounds > before + 2, "more rounds")
     finally:
         keeping.stop()
@@ -97,7 +96,7 @@ def test_a_full_disk_takes_no_rows_and_is_still_freed(tmp_path: Path, caplog: py
     fill(lake, days=4)
     full = Lake(tmp_path, free_floor=2**62)
     with pytest.raises(LakeFull, match="bytes are free on the disk of the lake"):
-        full.append(OBSERVATIONS, rows(_record(), first=20), 20)
+        full.append(OBSERVATIONS, rows(one_reading(), first=20), 20)
     assert full.sequence() == 12
     keeping = Maintenance(full, Policy(retain_days=1, vacuum_seconds=0.0))
     keeping.round()
