@@ -40,7 +40,7 @@ from ..positions import Position
 from ..retention import PIPELINE
 from .direct_get import DirectGet, LogServer
 from .duplicates import DEFAULT_WINDOWS, Windows
-from .lake import DEAD_LETTERS, LOG_RECORDS, OBSERVATIONS, TABLES, Lake, LakeError, with_date
+from .lake import DEAD_LETTERS, LOG_RECORDS, OBSERVATIONS, TABLES, Lake, LakeError, by_table, with_date
 from .scan import DEFAULT_LIMITS, Limits, LogTrimmed, check_place
 from .source import NAME, PARTITIONS, register
 
@@ -204,7 +204,7 @@ class Ingest:
         except LakeError as error:
             raise IngestError(str(error)) from error
         except StreamingQueryException as error:
-            raise IngestError(self._reason(error)) from (self._failure or error)
+            raise IngestError(reason_of(error, self._failure)) from (self._failure or error)
         except (Py4JError, ConnectionError) as error:
             raise JavaGoneError from error
         finally:
@@ -220,13 +220,6 @@ class Ingest:
         if self._query is not None:
             with self._writing, suppress(Py4JError, ConnectionError):  # Java may be gone already
                 self._query.stop()
-
-    def _reason(self, error: PySparkException) -> str:
-        """In our own words, if it was one of ours that stopped it, here or in one of Spark's Python processes."""
-        if self._failure is not None:
-            return str(self._failure)
-        found = _OURS.findall(str(error))
-        return found[-1].strip() if found else str(error).split("\n\n")[0].strip()
 
     # ---- batches
 
@@ -248,14 +241,11 @@ class Ingest:
     def _write(self, rows: pa.Table) -> None:
         """The observations last: a start goes by what is in them."""
         sequence = pc.max(rows["log_seq"]).as_py()
-        is_dead, is_good = pc.is_valid(rows["reason"]), pc.is_null(rows["raw"])
-        good = rows.filter(is_good)
-        self.status.dead += self._append(DEAD_LETTERS, rows.filter(is_dead), sequence)
-        if good.num_rows < rows.num_rows:
-            others = rows.filter(pc.invert(pc.or_(is_dead, is_good))).rename_columns({"raw": "record"})
-            self._append(LOG_RECORDS, others, sequence)
-        self.status.rows += self._append(OBSERVATIONS, good, sequence)
-        if not good.num_rows:
+        tables = by_table(rows)
+        self.status.dead += self._append(DEAD_LETTERS, tables[DEAD_LETTERS], sequence)
+        self._append(LOG_RECORDS, tables[LOG_RECORDS], sequence)
+        self.status.rows += self._append(OBSERVATIONS, tables[OBSERVATIONS], sequence)
+        if not tables[OBSERVATIONS].num_rows:
             self._lake.advance(OBSERVATIONS, sequence)
         self.status.time = pc.max(rows["arrival"]).as_py()
         self.status.sequence = sequence
@@ -334,6 +324,14 @@ def _note_gap(lake: Lake, log: DirectGet, after: int, first: int) -> None:
     lake.append(DEAD_LETTERS, with_date(rows, spec), first - 1)
     lake.advance(OBSERVATIONS, first - 1)
     logger.warning("%s", reason)
+
+
+def reason_of(error: PySparkException, ours: Exception | None) -> str:
+    """Why a query failed, in our own words, if one of ours stopped it, here or in a process of Spark."""
+    if ours is not None:
+        return str(ours)
+    found = _OURS.findall(str(error))
+    return found[-1].strip() if found else str(error).split("\n\n")[0].strip()
 
 
 def scratch_folder() -> Path:

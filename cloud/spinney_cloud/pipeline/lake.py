@@ -354,6 +354,17 @@ def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
     table.update_incremental()
 
 
+def by_table(rows: pa.Table) -> dict[str, pa.Table]:
+    """Rows as decoded for the lake, by the table that they belong to."""
+    is_dead, is_good = pc.is_valid(rows["reason"]), pc.is_null(rows["raw"])
+    others = pc.invert(pc.or_(is_dead, is_good))
+    return {
+        DEAD_LETTERS: rows.filter(is_dead),
+        LOG_RECORDS: rows.filter(others).rename_columns({"raw": "record"}),
+        OBSERVATIONS: rows.filter(is_good),
+    }
+
+
 def with_date(rows: pa.Table, spec: TableSpec) -> pa.Table:
     """The columns of a table, the date of the log's time among them; null where there are none."""
     dated = rows.append_column(_DATE, pc.cast(rows["log_time"], pa.timestamp("us")).cast(pa.date32()))

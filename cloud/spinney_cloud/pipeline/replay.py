@@ -1,0 +1,101 @@
+"""What a subscription would have told, from the lake: the notifications that the cloud's engine gives for the same part
+of the log, had the subscription begun where the part does (rule I4). Nothing from before is known to it: state and
+top-k start empty, and what was valid then is not told (rule L2).
+
+State and top-k run in the engine itself (engine/), which is given the log's records again, made from rows of the lake
+(replay_rows.py). Rows are read by pyarrow, or, where there are more than one process should read, by Spark
+(replay_spark.py): both leave to the files to pass over what the filter's bounds exclude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from ..engine import Engine
+from ..notes import Note, Notes
+from ..records import Publications, Tick
+from ..settings import Settings
+from ..subscriptions import Form, StoredSubscription
+from .decode import flat
+from .lake import Lake
+from .replay_rows import Given, Wanted, given, other_records, tables
+
+OWNER, SID = "replay", "replay"
+"""Of the subscription, where it has no others."""
+
+
+def stored(form: Form, tenant: str, owner: str = OWNER, sid: str = SID) -> StoredSubscription:
+    """A subscription that nobody else knows."""
+    return StoredSubscription(
+        tenant=tenant,
+        owner=owner,
+        sid=sid,
+        source=form.normal,
+        start=0,
+        created=0.0,
+        kind=form.kind,
+        normal=form.normal,
+        digest=form.digest,
+        program=form.program,
+    )
+
+
+def records(lake: Lake, wanted: Wanted, rows: Iterable[pa.Table] | None = None) -> Iterator[Given]:
+    """For an engine with the one subscription: records that it tells the same of as of the log's own."""
+    return given(tables(lake, wanted) if rows is None else rows, other_records(lake, wanted), wanted)
+
+
+def replay(
+    lake: Lake, wanted: Wanted, settings: Settings, rows: Iterable[pa.Table] | None = None, *, whole: bool = True
+) -> Iterator[Notes]:
+    """What it would have told, in order. `rows`: who else reads them (see replay_spark). `whole`: with publications;
+    without, content subscriptions are quicker."""
+    if wanted.form.kind == "content":
+        for table in tables(lake, wanted) if rows is None else rows:
+            yield from _matches(table, wanted, whole=whole)
+        return
+    engine = Engine(settings)
+    one = stored(wanted.form, wanted.tenant)
+    engine.begin(one.key, one.to_json())
+    for item in records(lake, wanted, rows):
+        if not _passes(engine, item, wanted.form.kind):
+            yield from engine.apply(item.record, item.sequence, item.arrival)
+    yield from engine.apply(Tick(), engine.sequence + 1, wanted.until)
+
+
+def _passes(engine: Engine, item: Given, kind: str) -> bool:
+    """Whether nothing can come of a record: no time is due, and it says nothing that is examined."""
+    wake, record = engine.next_wake(), item.record
+    if wake is not None and item.arrival >= wake:
+        return False
+    return isinstance(record, Tick) or (
+        kind == "top-k" and isinstance(record, Publications) and b'"' not in record.rows
+    )
+
+
+def _matches(table: pa.Table, wanted: Wanted, *, whole: bool) -> Iterator[Notes]:
+    """Each hit of a content subscription is one notification."""
+    columns = table.schema.names if whole else ["log_seq", "arrival", "id"]
+    rows = table.select(columns).to_pylist()
+    start = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or rows[end]["log_seq"] != rows[start]["log_seq"]:
+            yield _notes(rows[start:end], wanted.tenant, whole=whole)
+            start = end
+
+
+def _notes(rows: list[dict[str, Any]], tenant: str, *, whole: bool) -> Notes:
+    publications = tuple(flat(row) for row in rows) if whole else ()
+    notes = tuple(
+        Note(OWNER, SID, "match", None, place if whole else None, row["id"]) for place, row in enumerate(rows)
+    )
+    return Notes(tenant, rows[0]["log_seq"], rows[0]["arrival"], 0, True, publications, notes)
+
+
+def readings(item: Given) -> int:
+    """How many there are in a record."""
+    record = item.record
+    return sum(run.length for run in record.runs) if isinstance(record, Publications) else 0
