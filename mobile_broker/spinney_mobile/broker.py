@@ -34,7 +34,7 @@ from .numbering import Numbering
 from .outbox import Outbox, OutRecord
 from .place import Whereabouts
 from .pushing import Pushing
-from .reporting import explain, status_of
+from .reporting import explain, status_of, tally_of
 from .rules import Rules
 from .samples import AcquirerError, Digest, Heard, Sample
 from .settings import AcquireMotes, AnyAcquire, Settings
@@ -196,7 +196,7 @@ class Broker:
         """What a mote says of itself."""
         now = self._clock()
         self.present(info.source, now)
-        self.devices.describe(info.address, Description(info.rows, info.boot, info.sequence))
+        self.devices.describe(info.address, info.name, Description(info.rows, info.boot, info.sequence))
         if info.source in self.announcer:
             self.announcer.describe(info.source, info.abilities, now)
 

@@ -54,6 +54,11 @@ def is_among(patterns: Iterable[str], address: str, *names: str | None) -> bool:
     )
 
 
+def place_of(settings: Device | None) -> tuple[float, float] | None:
+    """Where a device stands, if its settings say so."""
+    return None if settings is None or settings.lat is None or settings.long is None else (settings.lat, settings.long)
+
+
 def normal(address: str) -> str:
     """An address as it is compared: however somebody wrote it."""
     return address.strip().upper().replace("-", ":")

@@ -16,7 +16,7 @@ from .battery import battery_of
 from .decode import Decoded, DecodeError, Registry
 from .decode.registry import Entry
 from .decode.spinney import Description, Spinney
-from .device_settings import DeviceSettings
+from .device_settings import DeviceSettings, place_of
 from .plain import plain
 from .sample_time import is_believable
 from .samples import Ability, Heard, Sample
@@ -53,6 +53,8 @@ class Seen:
     decoder: str | None = None
     source: str | None = None
     """What its samples are published as."""
+    place: tuple[float, float] | None = None
+    """Where settings say that it stands: (lat, long)."""
     allowed: bool = False
     values: Mapping[str, Any] = field(default_factory=dict)
     """Of its last sample."""
@@ -232,7 +234,7 @@ class DeviceTable:
                 decoded.sequence,
                 rssi=heard.rssi,
                 battery=battery_of(decoded.values),
-                place=_place(state.settings),
+                place=place_of(state.settings),
                 type=state.settings.type if state.settings else None,
                 raw=raw_of(heard) if state.settings and state.settings.raw else None,
             ),
@@ -286,7 +288,7 @@ class DeviceTable:
                 sequence,
                 battery=battery_of(found.values),
                 valid_for=found.valid_for,
-                place=found.place or _place(state.settings),
+                place=found.place or place_of(state.settings),
                 type=found.type or (state.settings.type if state.settings else None),
                 raw=raw_of(heard) if state.settings and state.settings.raw else None,
             ),
@@ -303,13 +305,16 @@ class DeviceTable:
         settings = state.settings = self.of.listed(address)
         state.key = bytes.fromhex(settings.bindkey) if settings and settings.bindkey else None
         state.source = state.seen.source = self.of.source(address)
+        state.seen.place = place_of(settings)
         self._addresses[state.source] = address
         state.seen.allowed = self.of.allows(address, state.seen.name)
 
     # ---- for others
 
-    def describe(self, address: str, description: Description) -> None:
-        """What a mote has said of itself, so that its adverts can be told as its samples."""
+    def describe(self, address: str, name: str, description: Description) -> None:
+        """What a mote has said of itself, so that its adverts can be told as its samples, and people know it."""
+        if (state := self._states.get(address)) is not None:
+            state.seen.name = name
         for entry in self.registry.entries:
             if isinstance(entry.decoder, Spinney):
                 entry.decoder.describe(address, description)
@@ -343,12 +348,6 @@ def raw_of(heard: Heard) -> str:
 
 def _shape(heard: Heard) -> frozenset[str | int]:
     return frozenset((*heard.services, *heard.manufacturers))
-
-
-def _place(settings: Device | None) -> tuple[float, float] | None:
-    if settings is None or settings.lat is None or settings.long is None:
-        return None
-    return settings.lat, settings.long
 
 
 def _goes_back(before: int, now: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from .acquire import Acquirers, make
 from .decode import Registry
 from .devices import DeviceTable
-from .pages import ago, shown, size
+from .pages import ago, named, place, shown, size
 from .samples import Heard, Sample
 from .settings import AcquireMotes, Settings
 
@@ -55,6 +55,7 @@ def _device(one: Mapping[str, Any]) -> tuple[str, ...]:
     values = ", ".join(f"{name} {shown(value)}" for name, value in one["values"].items())
     said = one["error"] or values or ", ".join(one["hints"])
     taken = one["source"] or "" if one["allowed"] else "-"
+    taken += f" at {one['place'][0]:g}, {one['place'][1]:g}" if one["place"] else ""
     every = "" if one["interval"] is None else f"{one['interval']:.1f} s"
     signal = "" if one["rssi"] is None else f"{one['rssi']} dBm"
     return one["address"], one["name"] or "", signal, every, one["decoder"] or "", taken, said[:_LONGEST_VALUES]
@@ -70,6 +71,8 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"{status['name']}, version {status['version']}, running for {ago(now - status['started'])}"
     yield "cloud      " + ("connected" if uplink["connected"] else f"not connected: {uplink['error']}")
     waiting = f"{outbox['records']:,} readings wait, {size(outbox['bytes'])}"
+    if status["place"]:
+        yield f"place      {place(status['place'])}"
     yield f"outbox     {waiting}" + (f", {outbox['dropped']:,} were dropped" if outbox["dropped"] else "")
     yield f"readings   {counts.get('sampled', 0):,} heard, {saved(status)}"
     if status["suppressed"]:
@@ -80,7 +83,7 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         problem = f": {each['error']}" if each["error"] else ""
         yield f"{each['name']:<10} {each['state']}, {each['heard']:,} heard{last}{problem}"
     rows = [
-        (one["name"], ago(now - one["heard"]), ", ".join(f"{k} {shown(v)}" for k, v in one["values"].items()))
+        (named(one), ago(now - one["heard"]), ", ".join(f"{k} {shown(v)}" for k, v in one["values"].items()))
         for one in status["sources"]
     ]
     if rows:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from spinney.expression import Value
 
 from .cells import Grid, GridError, grid
-from .device_settings import DeviceSettings
+from .device_settings import DeviceSettings, place_of
 from .place import Whereabouts
 from .samples import Sample
-from .settings import Device, Place, Settings
+from .settings import Place, Settings
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Locating:
         found: dict[str, Value] = {} if device is None else dict(device.attributes)
         if device is not None and device.type is not None:
             found["type"] = device.type
-        place = _place_of(device)
+        place = place_of(device)
         if place is None and self._whereabouts.is_fixed:
             place = self._whereabouts.at(0.0)
         if place is not None and not is_private(source, found):
@@ -49,6 +49,11 @@ class Locating:
     def of(self, sample: Sample) -> dict[str, Value]:
         """Where a sample was measured."""
         return self._at(*sample.place) if sample.place is not None else self.here(sample.time)
+
+    def own(self, source: str, sample: Sample | None) -> dict[str, Value]:
+        """Where a source is by its own account, or by settings; empty if it is just where this broker is."""
+        place = sample.place if sample is not None else place_of(self._devices().of_source(source))
+        return {} if place is None else self._at(*place)
 
     def here(self, moment: float) -> dict[str, Value]:
         """Where this broker is; empty if that is not known."""
@@ -71,7 +76,3 @@ def _grid_of(settings: Settings) -> Grid | None:
     except GridError as error:
         _log.warning("readings have no cell: %s", error)
         return None
-
-
-def _place_of(device: Device | None) -> tuple[float, float] | None:
-    return None if device is None or device.lat is None or device.long is None else (device.lat, device.long)

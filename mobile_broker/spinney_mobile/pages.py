@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 def shown(value: object) -> str:
     """A value."""
@@ -16,6 +19,17 @@ def ago(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / factor:.0f} {unit}" if factor else unit
     return f"{seconds / 86_400:.0f} d"
+
+
+def place(item: Mapping[str, Any] | None) -> str:
+    """Where something is, to about ten metres; empty if nobody knows."""
+    return "" if item is None else f"{item['lat']:.4f}, {item['long']:.4f}"
+
+
+def named(source: Mapping[str, Any]) -> str:
+    """A source, and what it calls itself if that is something else."""
+    called = source["called"]
+    return source["name"] if called in (None, "", source["name"], source["address"]) else f"{source['name']} ({called})"
 
 
 def size(count: float) -> str:

@@ -12,6 +12,7 @@ from spinney.publication import RESERVED
 
 from .acquire import name_of
 from .active import ActiveFilter
+from .device_settings import place_of
 from .devices import DeviceTable
 from .motes import Identity, MoteInfo, Motes
 from .samples import Acquirer, Digest, Heard
@@ -122,8 +123,7 @@ class Pushing:
         source, device = devices.source(address), devices.listed(address)
         if device is None:
             return Identity(source)
-        place = None if device.lat is None or device.long is None else (device.lat, device.long)
-        return Identity(source, device.rename, device.attributes, place, device.type)
+        return Identity(source, device.rename, device.attributes, place_of(device), device.type)
 
     def heard(self, heard: Heard) -> bool:
         """Whether the advert is mere presence, because the samples of its mote come over GATT."""

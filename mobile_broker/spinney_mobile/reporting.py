@@ -47,10 +47,12 @@ def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
     status = SourceStatus(name, name, "", broker.announcer.heard(name))
     if seen is not None:
         status.address, status.acquirer, status.rssi, status.error = seen.address, seen.acquirer, seen.rssi, seen.error
+        status.called = seen.name
     sample = broker.latest(name)
     if sample is not None:
         status.acquirer, status.battery, status.values = sample.acquirer, sample.battery, sample.values
         status.rssi = status.rssi if sample.rssi is None else sample.rssi
+    status.place = broker.locating.own(name, sample) or None
     status.error = broker.pushing.trouble(name) or status.error
     status.units = broker.announcer.units(name)
     status.owned = broker.leases.owns(name)

@@ -30,6 +30,10 @@ class SourceStatus:
     spared: int = 0
     """Samples that went up, and that nobody wanted."""
     error: str | None = None
+    called: str | None = None
+    """As it calls itself."""
+    place: Mapping[str, Any] | None = None
+    """Its own, if it is not just where this broker is."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
-from .pages import ago, shown, size
+from .pages import ago, named, place, shown, size
 
 EVERY_SECONDS: Final = 1.0
 _BARS: Final = ((-60, "▂▄▆█"), (-75, "▂▄▆ "), (-88, "▂▄  "), (-999, "▂   "))
@@ -148,13 +148,13 @@ def head(status: Mapping[str, Any]) -> str:
         became = f"sent {sent:,}  spared {spared:,}{share}"
     waiting = f"waiting {outbox['records']:,} ({size(outbox['bytes'])})"
     dropped = f"  [red]dropped {outbox['dropped']:,}[/]" if outbox["dropped"] else ""
-    up = ago(status["now"] - status["started"])
+    up = ago(status["now"] - status["started"]) + (f"  at {place(status['place'])}" if status["place"] else "")
     return f"[b]{escape(status['name'])}[/]  {link}  up {up}\n{became}  {waiting}{dropped}"
 
 
 def source_row(source: Mapping[str, Any], now: float) -> tuple[str, ...]:
     """As the table has it."""
-    name = escape(source["name"])
+    name = escape(named(source))
     if source["error"]:
         name = f"[yellow]{name}[/]"
     elif not source["owned"]:
@@ -162,6 +162,8 @@ def source_row(source: Mapping[str, Any], now: float) -> tuple[str, ...]:
     values = source["error"] or ", ".join(
         f"{key} {shown(value)}{source['units'].get(key, '')}" for key, value in source["values"].items()
     )
+    if source["place"]:
+        values += f"  at {place(source['place'])}"
     battery = "" if source["battery"] is None else f"{source['battery']:.0%}"
     age = ago(now - source["heard"])
     return name, age, signal(source["rssi"]), battery, f"{source['sent']:,}", f"{source['spared']:,}", escape(values)

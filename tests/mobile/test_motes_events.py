@@ -33,6 +33,21 @@ def test_what_several_filters_say_of_one_sample_comes_as_one(tmp_path: Path) -> 
     on_air(tmp_path, play)
 
 
+def test_what_a_mote_keeps_back_is_counted(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        async with listening() as broker:
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.bits(HOT) == [False])
+            first = broker.numbers()[0][1] or 0
+            await until(lambda: scene.life.sample.sequence >= first + 5)
+            scene.readings["temperature"] = 30.0
+            await until(lambda: broker.bits(HOT) == [False, True])
+            last = broker.numbers()[-1][1] or 0
+            assert broker.motes.counts["kept back"] == last - first - 1 >= 4
+
+    on_air(tmp_path, play)
+
+
 def test_a_lost_connection_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with listening() as broker:
