@@ -6,6 +6,7 @@
  "have": 5}
 {"session": "s1", "away": true}      the will: ignored if the session is an older one
 {"session": "s1", "over": true}      the end
+{"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ MAX_VALIDITY: Final = 30 * 24 * 3600.0
 MAX_RADIUS_METERS: Final = 20_100_000.0
 """Half of the way around the world."""
 
-_MEMBERS = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "have", "away", "over")
+_KEPT = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "over")
+_MEMBERS = (*_KEPT, "have", "away", "counts")
+COUNTS: Final = ("sent", "spared", "bytes_sent", "bytes_spared", "motes_sent", "motes_spared")
+"""What a tally counts since the broker's start: publications, their bytes, and samples of its motes."""
+MAX_COUNT: Final = 2**53
 _SOURCE_MEMBERS = ("name", "constants", "attributes")
 _NOT_KNOWLEDGE = ("unit",)
 
@@ -157,6 +162,14 @@ class Over:
     session: str
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the broker and its motes have sent and spared."""
+
+    session: str
+    counts: Mapping[str, int]
+
+
 def decode(data: bytes) -> Announcement:
     """What gave these bytes of the bucket."""
     try:
@@ -165,7 +178,7 @@ def decode(data: bytes) -> Announcement:
             raise AnnouncementVersionError(
                 f"an announcement of version {item['v']}; this Spinney reads up to {VERSION}"
             )
-        said = {name: item[name] for name in _MEMBERS if item.get(name) is not None and name not in ("away", "have")}
+        said = {name: item[name] for name in _KEPT if item.get(name) is not None}
         read = read_announcement(said, item["tenant"], item["client"], item["received"])
         assert isinstance(read, Announcement)
         return replace(read, away=item["away"])
@@ -175,7 +188,7 @@ def decode(data: bytes) -> Announcement:
         raise AnnouncementVersionError(f"a damaged announcement: {data[:80]!r}: {error!r}") from error
 
 
-def read_announcement(item: Any, tenant: str, client: str, received: float) -> Announcement | Away | Over:
+def read_announcement(item: Any, tenant: str, client: str, received: float) -> Announcement | Away | Over | Counted:
     """From the objects that JSON gives; AnnouncementError says what is wrong and where."""
     if not isinstance(item, dict):
         raise AnnouncementError("an announcement is an object")
@@ -185,6 +198,8 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> A
     session = _session(item)
     if item.get("away") is True or item.get("over") is True:
         return Away(session) if item.get("over") is not True else Over(session)
+    if "counts" in item:
+        return Counted(session, _counts(item))
     place = _place(item.get("place"))
     sources = _sources(item.get("sources"), place)
     return Announcement(
@@ -214,6 +229,16 @@ def _have(item: Mapping[str, Any]) -> int | None:
     if have is not None and (type(have) is not int or have < 0):
         raise AnnouncementError("expected an epoch, a whole number", "have")
     return have
+
+
+def _counts(item: Mapping[str, Any]) -> dict[str, int]:
+    counts = item["counts"]
+    if not isinstance(counts, dict) or len(item) > 2 or any(name not in COUNTS for name in counts):
+        raise AnnouncementError(f"expected, beside the session alone, an object of {', '.join(COUNTS)}", "counts")
+    for name, count in counts.items():
+        if type(count) is not int or not 0 <= count <= MAX_COUNT:
+            raise AnnouncementError("expected a whole number", f"counts.{name}")
+    return dict(counts)
 
 
 def _number(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from .announcements import (
     AnnouncementError,
     AnnouncementVersionError,
     Away,
+    Counted,
     Over,
     read_announcement,
 )
@@ -71,6 +72,8 @@ class BrokerService:
         """Of the tenants in which there are brokers."""
         self.leases: dict[str, Leases] = {}
         self.senders: dict[tuple[str, str], BrokerSender] = {}
+        self.counts: dict[tuple[str, str], Mapping[str, int]] = {}
+        """What brokers say that they sent and spared; as told since our start."""
         self.damaged = 0
         self._nats = nats
         self._clock = clock
@@ -177,6 +180,9 @@ class BrokerService:
             said = read_announcement(item, tenant, client, min(received, self._clock()))
         except AnnouncementError as error:
             raise Refusal(422, str(error), path=error.path) from None
+        if isinstance(said, Counted):
+            self._count(tenant, client, said)
+            return None
         async with self._order:
             change = self.announcements.decide(tenant, client, said, self._clock())
             self._announced.labels(_name(said) if change.is_change else "ignored").inc()
@@ -185,6 +191,13 @@ class BrokerService:
             if change.is_change:
                 await self._make(tenant, client, change)
         return None if isinstance(said, Away) else {"request": "ann", "ok": True, "session": said.session}
+
+    def _count(self, tenant: str, client: str, said: Counted) -> None:
+        announcement = self.announcements.get(tenant, client)
+        is_current = announcement is not None and announcement.session == said.session
+        self._announced.labels("counts" if is_current else "ignored").inc()
+        if is_current:
+            self.counts[tenant, client] = said.counts
 
     async def _make(self, tenant: str, client: str, change: Change) -> None:
         """First the log is told of sources that come and go (rule S4), then the bucket, then all others."""
@@ -195,6 +208,7 @@ class BrokerService:
                 record = records.Announced(tenant, tuple(sources), over)
                 await (await self._writer.put(log_subject("announced", tenant), records.encode(record)))
         if after is None:
+            self.counts.pop((tenant, client), None)
             await self._bucket.delete(f"{tenant}.{client}")
         else:
             await self._bucket.put(f"{tenant}.{client}", after.encode())
@@ -338,6 +352,7 @@ class BrokerService:
             "leases": self._leases(one.tenant).held_by(one.client),
             "epoch": sender and sender.epoch,
             "filters": len(sender.sent or ()) if sender else 0,
+            "counts": self.counts.get((one.tenant, one.client)),
         }
 
     def show_activation(self, one: Announcement, at_most: int) -> dict[str, Any]:

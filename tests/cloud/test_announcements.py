@@ -19,6 +19,7 @@ from spinney_cloud.announcements import (
     AnnouncementError,
     AnnouncementVersionError,
     Away,
+    Counted,
     Over,
     Place,
     decode,
@@ -57,6 +58,27 @@ def test_all_that_is_said_is_read() -> None:
     assert not known.agrees({"NO2": 12, "id": "m7:1:1", "lat": 45.9, "long": 15.97})
     assert one.sources["m8"].known.agrees({"room": "kit", "id": "m8:1:1", "lat": 45.9, "long": 16.1})
     assert one.ends(120.0) == 700.0
+
+
+def test_a_tally_is_read() -> None:
+    said = read_announcement({"session": "s1", "counts": {"sent": 3, "motes_spared": 40}}, "default", "b1", 1.0)
+    assert said == Counted("s1", {"sent": 3, "motes_spared": 40})
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"counts": []},
+        {"counts": {"sold": 1}},
+        {"counts": {"sent": -1}},
+        {"counts": {"sent": 1.5}},
+        {"counts": {"sent": True}},
+        {"counts": {"sent": 1}, "sources": []},
+    ],
+)
+def test_a_tally_that_cannot_be_is_refused(item: dict[str, Any]) -> None:
+    with pytest.raises(AnnouncementError, match="counts"):
+        read_announcement({"session": "s1", **item}, "default", "b1", 1.0)
 
 
 def test_what_is_kept_is_read_back() -> None:

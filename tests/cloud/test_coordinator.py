@@ -172,6 +172,23 @@ def test_who_comes_back_within_the_grace_was_never_gone(nats: NatsServer) -> Non
     run(work())
 
 
+def test_what_a_broker_has_sent_and_spared_is_shown_while_it_is_there(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.request("b1", "ann", {"session": "s1", "counts": {"sent": 1}})  # of nobody
+            await kit.announce("b1", said("m1"))
+            assert (await kit.ask("brokers"))["brokers"][0]["counts"] is None
+            await kit.request("b1", "ann", {"session": "s1", "counts": {"sent": 7, "spared": 93}})
+            await kit.request("b1", "ann", {"session": "s0", "counts": {"sent": 8}})  # of an older link
+            await kit.announce("b1", said("m1"))
+            assert (await kit.ask("brokers"))["brokers"][0]["counts"] == {"sent": 7, "spared": 93}
+            await kit.announce("b1", {"session": "s1", "over": True})
+            await kit.announce("b1", said("m1"))
+            assert (await kit.ask("brokers"))["brokers"][0]["counts"] is None
+
+    run(work())
+
+
 def test_validity_ends_an_announcement_also_over_a_restart(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats) as kit:

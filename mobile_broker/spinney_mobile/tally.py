@@ -1,0 +1,39 @@
+"""What this broker tells the cloud of what it and its motes have sent and spared: for people to see. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+
+TALLY_SECONDS: Final = 10.0
+"""Between two tallies, while there is anything new."""
+AGAIN_SECONDS: Final = 300.0
+"""Between two that say the same: the cloud keeps them in memory only."""
+
+
+class Tally:
+    """Of one uplink. `counts` is asked when it is time; None says nothing."""
+
+    def __init__(self, counts: Callable[[], Mapping[str, int]] | None = None) -> None:
+        self.counts = counts
+        self.due: float | None = None
+        """When it is to be asked."""
+        self._said: Mapping[str, int] | None = None
+        self._said_at = 0.0
+
+    def opened(self, now: float) -> None:
+        """A new link: it is said anew, once the announcement has gone."""
+        self._said = None
+        self.due = None if self.counts is None else now + TALLY_SECONDS
+
+    def next(self, session: str, now: float) -> bytes | None:
+        """What is to be said now, if anything."""
+        if self.counts is None or self.due is None or now < self.due:
+            return None
+        self.due = now + TALLY_SECONDS
+        counts = dict(self.counts())
+        if counts == self._said and now - self._said_at < AGAIN_SECONDS:
+            return None
+        self._said, self._said_at = counts, now
+        return json.dumps({"session": session, "counts": counts}, separators=(",", ":")).encode()

@@ -1,0 +1,45 @@
+"""What a broker tells of what it and its motes sent and spared: when it is said, and what motes kept back."""
+
+from __future__ import annotations
+
+import json
+
+from spinney_mobile.motes.identity import Identity
+from spinney_mobile.motes.mote import Mote
+from spinney_mobile.tally import AGAIN_SECONDS, TALLY_SECONDS, Tally
+
+
+def test_it_is_said_while_anything_changes_and_now_and_then() -> None:
+    counts = {"sent": 1}
+    tally = Tally(lambda: counts)
+    assert tally.next("s1", 0.0) is None  # no link yet
+    tally.opened(0.0)
+    assert tally.next("s1", TALLY_SECONDS - 1) is None
+    assert json.loads(tally.next("s1", TALLY_SECONDS) or b"") == {"session": "s1", "counts": {"sent": 1}}
+    assert tally.next("s1", 2 * TALLY_SECONDS) is None
+    counts["sent"] = 2
+    assert json.loads(tally.next("s1", 3 * TALLY_SECONDS) or b"")["counts"] == {"sent": 2}
+    later = 3 * TALLY_SECONDS + AGAIN_SECONDS
+    assert tally.next("s1", later - 1) is None
+    assert tally.next("s1", later + TALLY_SECONDS) is not None
+
+
+def test_a_new_link_is_told_anew() -> None:
+    tally = Tally(lambda: {"sent": 1})
+    tally.opened(0.0)
+    assert tally.next("s1", TALLY_SECONDS)
+    tally.opened(TALLY_SECONDS)
+    assert json.loads(tally.next("s2", 2 * TALLY_SECONDS) or b"")["session"] == "s2"
+
+
+def test_without_anybody_who_counts_nothing_is_said() -> None:
+    tally = Tally()
+    tally.opened(0.0)
+    assert (tally.due, tally.next("s1", 1e6)) == (None, None)
+
+
+def test_numbers_that_a_mote_skips_are_samples_that_it_kept_back() -> None:
+    mote = Mote("AA", Identity("m1"))
+    said = [(1, 10, True), (1, 14, True), (1, 14, True), (1, 20, False), (1, 21, True), (2, 3, True), (2, 4, True)]
+    assert [mote.kept_back(boot, number, came=came) for boot, number, came in said] == [0, 3, 0, 6, 0, 0, 0]
+    assert mote.kept_back(1, 30, came=True) == 0  # another boot, before or after
