@@ -10,6 +10,7 @@ from hearing_kit import ADDRESS, NOW, advert, bthome
 
 from spinney_mobile import devices
 from spinney_mobile.decode import Registry
+from spinney_mobile.decode.spinney import Description
 from spinney_mobile.device_settings import normal, source_of
 from spinney_mobile.devices import REPEAT_SECONDS, DeviceTable
 from spinney_mobile.samples import Heard, Sample
@@ -69,6 +70,15 @@ def test_settings_name_place_and_change_what_a_device_tells() -> None:
         "climate",
         "0716d2fc4002ca09"[:2] + "16d2fc4002ca09",
     )
+
+
+def test_what_a_mote_says_of_itself_names_it_where_only_its_adverts_are_heard() -> None:
+    devices = table()
+    devices.take(warm(20))
+    assert devices.seen()[0].name is None
+    devices.describe(ADDRESS, "hut", Description((), 1, 1))
+    devices.describe("A4:C1:38:99:99:99", "never heard", Description((), 1, 1))
+    assert [one.name for one in devices.seen()] == ["hut"]
 
 
 def test_settings_change_while_it_runs() -> None:
