@@ -23,7 +23,7 @@ from .subscription_journal import Journal, JournalDamaged
 log = logging.getLogger(__name__)
 
 LOOKED_AT = 10_000
-"""Messages of the notification log that are compared with the log at most, from the last one back."""
+"""The matcher's messages in the notification log that are compared with the log at most, from the last one back."""
 
 _AT_ONCE = 200
 _NOT_FOUND = 404
@@ -134,13 +134,12 @@ async def _subscriptions(log_: NatsLog, state: StreamState) -> dict[str, dict[st
 
 
 async def _stored(log_: NatsLog, sequence: int, state: StreamState) -> Place:
-    """The last message of the notification log whose record is in the log, and the same one."""
+    """The matcher's last message of the notification log whose record is in the log, and the same one."""
     there = await log_.state(NOTES)
-    strange = 0
+    strange = looked = 0
     last = there.last
-    first = max(there.first, last - LOOKED_AT + 1)
-    while last >= first:
-        begin = max(first, last - _AT_ONCE + 1)
+    while last >= there.first and looked < LOOKED_AT:
+        begin = max(there.first, last - _AT_ONCE + 1)
         found = [one async for messages in read_range(log_, NOTES, begin, last) for one in messages]
         for message in reversed(found):
             try:
@@ -148,6 +147,9 @@ async def _stored(log_: NatsLog, sequence: int, state: StreamState) -> Place:
             except notes.NotesError as error:
                 log.error("message %d of the notification log is damaged: %s", message.sequence, error)
                 continue
+            if told.by != notes.MATCHER:
+                continue
+            looked += 1
             if told.at <= sequence or await _is_of(log_, told, state):
                 if strange:
                     log.error("%d notification messages are of records that the log has lost", strange)

@@ -15,6 +15,8 @@ import orjson
 from spinney.notification import scope_key
 
 VERSION = 1
+MATCHER, PIPELINE = "matcher", "pipeline"
+"""Who writes into it: each finds its own place by its own messages."""
 
 
 class NotesError(ValueError):
@@ -51,6 +53,7 @@ class Notes:
     """Whether this is the record's last part."""
     publications: tuple[dict[str, Any], ...]
     notes: tuple[Note, ...]
+    by: str = MATCHER
 
 
 def encode(notes: Notes) -> bytes:
@@ -65,6 +68,7 @@ def encode(notes: Notes) -> bytes:
             "last": notes.last,
             "publications": notes.publications,
             "notes": notes.notes,
+            **({} if notes.by == MATCHER else {"by": notes.by}),
         },
         default=tuple,  # orjson takes no named tuple as it stands
     )
@@ -84,6 +88,7 @@ def decode(data: bytes) -> Notes:
             item["last"],
             tuple(item["publications"]),
             tuple(Note(*note) for note in item["notes"]),
+            item.get("by", MATCHER),
         )
     except NotesError:
         raise

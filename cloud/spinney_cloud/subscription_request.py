@@ -4,6 +4,9 @@ In JSON the options stand beside the members of the core's form, which knows not
 
     {"text": "NO2 > 40", "max_per": "10/min", "labels": {"floor": "2"},
      "density": {"per_cell": 3, "cell": 8, "every": "5m"}}
+
+`"on": "pipeline"` leaves a subscription to the Spark pipeline (pipeline/), which must be running: the matcher passes it
+over. Without it, or with `"on": "broker"`, the matcher answers.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ MAX_LABEL: Final = 256
 LATEST: Final = 1e11
 """Epoch seconds beyond which nobody plans."""
 
-OPTIONS: Final = frozenset({*DELIVERY_OPTIONS, "density"})
+ON: Final = "on"
+"""The option that says who answers."""
+BROKER, PIPELINE = "broker", "pipeline"
+OPTIONS: Final = frozenset({*DELIVERY_OPTIONS, "density", ON})
 _OURS: Final = frozenset({*OPTIONS, "labels", "enabled", "expires"})
 
 
@@ -126,10 +132,22 @@ def _options(ours: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: ours[name] for name in ours if name in OPTIONS and ours[name] is not None}
     for name, value in options.items():
         try:
-            if name == "density":
+            if name == ON:
+                _check_on(value)
+            elif name == "density":
                 read_density(value)
             else:
                 read_options({name: value})
         except (OptionError, DensityError) as error:
             raise BadJson((name,), str(error), found=str(value)[:40]) from None
     return options
+
+
+def _check_on(value: Any) -> None:
+    if value not in (BROKER, PIPELINE):
+        raise OptionError(f'{ON}: expected "{BROKER}" or "{PIPELINE}"; found {value!r:.60}')
+
+
+def is_on_pipeline(options: Mapping[str, Any]) -> bool:
+    """Whether the pipeline answers for a subscription with these options, and not the matcher."""
+    return options.get(ON) == PIPELINE

@@ -15,7 +15,7 @@ from ..notes import Notes
 from ..records import Announced, Publications, Record, RecordError, SubscriptionChange, Unpublish
 from ..settings import Settings
 from ..subscriptions import StoredSubscription, StoredSubscriptionError
-from .tenant import Tenant
+from .tenant import Tenant, is_answered
 from .told import Told, pack
 from .wakes import Wakes
 
@@ -88,7 +88,7 @@ class Engine:
         """A subscription that was there before the first record; before `restore`."""
         try:
             stored = StoredSubscription.from_json(value)
-            if stored.enabled:
+            if is_answered(stored):
                 self._tenant(_tenant_of(key)).begin(key, stored)
         except (StoredSubscriptionError, RecordError, MatcherError) as error:
             self.damaged += 1

@@ -11,6 +11,7 @@ from spinney.filter_bytes import FilterBytes
 
 from ..records import Publications
 from ..settings import Settings
+from ..subscription_request import is_on_pipeline
 from ..subscriptions import StoredSubscription
 from .batch import Batch, Reading
 from .repeats import Repeats
@@ -24,6 +25,11 @@ MAX_AWAY = 100_000
 
 _VALID = ""
 """Among the ids of the matcher: finds what has `valid_for`. Sorts before all keys."""
+
+
+def is_answered(stored: StoredSubscription) -> bool:
+    """Whether it is for the engine to answer: the pipeline has its own."""
+    return stored.enabled and not is_on_pipeline(stored.options)
 
 
 class Tenant:
@@ -47,7 +53,7 @@ class Tenant:
         """A subscription begins, changes or ends; a new content subscription gets what is valid (rule L2)."""
         new = None if value is None else StoredSubscription.from_json(value)
         old = self._subscriptions.get(key)
-        if new is None or not new.enabled:
+        if new is None or not is_answered(new):
             self._end(key)
             return []
         if old is not None and old.digest == int(new.digest, 16) and old.kind == new.kind:

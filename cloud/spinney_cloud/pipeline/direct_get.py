@@ -12,7 +12,7 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -37,6 +37,10 @@ RETRY_SECONDS = 30.0
 OLDEST_SERVER = (2, 11)
 """It knows batched direct get."""
 DEFAULT_PORT = 4222
+AT_ONCE = 256
+"""Messages that are published before the first answer is waited for."""
+_CLOCK_STEP = 1e-5
+"""Times as doubles and as texts may differ by so much."""
 _CHUNK = 256 * 1024
 _NANOSECONDS = 1_000_000_000
 
@@ -99,6 +103,15 @@ class StreamBounds(NamedTuple):
     bytes: int
 
 
+class Outgoing(NamedTuple):
+    """A message to be stored."""
+
+    subject: str
+    data: bytes
+    id: str
+    """Within the stream's window, a second one of this id is not stored."""
+
+
 class DirectGet:
     """A connection to the log's server. It connects when it is used, and again when it was lost."""
 
@@ -126,12 +139,14 @@ class DirectGet:
         first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
         return StreamBounds(first, state["last_seq"], state["messages"], state["bytes"])
 
-    def range(self, stream: str, first: int, last: int) -> Iterator[Message]:
-        """The messages with first <= sequence <= last that are there. One range at a time."""
+    def range(self, stream: str, first: int, last: int, subject: str | None = None) -> Iterator[Message]:
+        """The messages with first <= sequence <= last that are there, perhaps of a subject. One range at a time."""
+        only = {} if subject is None else {"next_by_subj": subject}
         at, backoff, since = first, Backoff(), None
         while at <= last:
             try:
-                reply = self._get(stream, {"seq": at, "batch": min(BATCH, last - at + 1), "max_bytes": BATCH_BYTES})
+                wanted = {"seq": at, "batch": min(BATCH, last - at + 1), "max_bytes": BATCH_BYTES, **only}
+                reply = self._get(stream, wanted)
                 for message in self._batch(reply):
                     at, since = message.sequence + 1, None
                     backoff.reset()
@@ -153,6 +168,14 @@ class DirectGet:
         found = self._retried_get(stream, {"seq": sequence, "batch": 1})
         return found[0] if found else None
 
+    def first_at(self, stream: str, time: float) -> Message | None:
+        """The oldest message that was stored at this time or later."""
+        since = datetime.fromtimestamp(time - _CLOCK_STEP, UTC).isoformat().replace("+00:00", "Z")
+        found = self._retried_get(stream, {"start_time": since, "batch": 1})
+        while found and found[0].time < time:
+            found = self._retried_get(stream, {"seq": found[0].sequence + 1, "batch": 1})
+        return found[0] if found else None
+
     def newest_in_bucket(self, stream: str, subject: str) -> bytes | None:
         """The value of a bucket's key, by its subject."""
         found = self._retried_get(stream, {"last_by_subj": subject}, batch=False)
@@ -162,6 +185,25 @@ class DirectGet:
         """Have a stream store a message, as often as it takes; what stores it must not mind that it comes twice."""
         answer = orjson.loads(self._retried(subject, data))
         _check(answer, subject)
+
+    def publish_all(self, messages: Sequence[Outgoing]) -> int:
+        """Have a stream store messages in order; the sequence of the last.
+
+        One that comes twice within the stream's window of duplicates is stored once.
+        """
+        backoff, since, done, sequence = Backoff(), None, 0, 0
+        while done < len(messages):
+            some = messages[done : done + AT_ONCE]
+            try:
+                replies = [self._request(one.subject, one.data, one.id) for one in some]
+                for reply, one in zip(replies, some, strict=True):
+                    answer = _stored(self._answer(reply), one.subject)
+                    _check(answer, one.subject)
+                    done, since, sequence = done + 1, None, answer["seq"]
+                    backoff.reset()
+            except (OSError, Unavailable) as error:
+                since = self._wait(error, since, backoff)
+        return sequence
 
     # ---- requests
 
@@ -175,8 +217,7 @@ class DirectGet:
         while True:
             try:
                 headers, answer = self._answer(self._request(subject, data))
-                if headers.startswith(b"NATS/1.0 503"):
-                    raise Unavailable(f"nobody answers on {subject}: has the server JetStream?")
+                _check_answered(headers, subject)
             except (OSError, Unavailable) as error:
                 since = self._wait(error, since, backoff)
             else:
@@ -207,12 +248,17 @@ class DirectGet:
         time.sleep(backoff.next())
         return since
 
-    def _request(self, subject: str, data: bytes) -> bytes:
+    def _request(self, subject: str, data: bytes, message_id: str | None = None) -> bytes:
         """Ask; the subject of the answers."""
         self._connect()
         self._number += 1
         reply = f"{self._inbox}.{self._number}"
-        self._send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+        if message_id is None:
+            self._send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+        else:
+            head = f"NATS/1.0\r\nNats-Msg-Id: {message_id}\r\n\r\n".encode()
+            first = f"HPUB {subject} {reply} {len(head)} {len(head) + len(data)}\r\n".encode()
+            self._send(first + head + data + b"\r\n")
         return reply.encode()
 
     def _answer(self, reply: bytes) -> tuple[bytes, bytes]:
@@ -351,6 +397,18 @@ def _check(answer: dict[str, Any], stream: str) -> None:
         if error.get("err_code") == STREAM_NOT_FOUND:
             raise StreamMissing(stream)
         raise Refused(error.get("code", 0), error.get("err_code", 0), error.get("description", ""))
+
+
+def _check_answered(headers: bytes, subject: str) -> None:
+    if headers.startswith(b"NATS/1.0 503"):
+        raise Unavailable(f"nobody answers on {subject}: has the server JetStream?")
+
+
+def _stored(answer: tuple[bytes, bytes], subject: str) -> dict[str, Any]:
+    headers, data = answer
+    _check_answered(headers, subject)
+    found: dict[str, Any] = orjson.loads(data)
+    return found
 
 
 def _status(headers: bytes) -> bytes:

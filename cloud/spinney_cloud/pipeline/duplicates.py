@@ -2,7 +2,8 @@
 
 A reading is a duplicate if its id occurs earlier in the log within W of log time; so who begins in the middle of the
 log, and has gone through what came within W before, says the same as who has read it all. Lateness is no such thing:
-it needs the newest number that a source ever had, and is kept by who keeps state for each source.
+it needs the newest number that a source ever had. Here that is what came within W before, or since the reading began;
+who keeps state for each source (state.py) knows more.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Seen(NamedTuple):
     repeated: Sequence[int]
     """The rows that are duplicates."""
     changes_subscriptions: bool
+    late: Sequence[int] = ()
+    """The rows that are older than the newest of their source, as far as that is remembered."""
 
 
 class Duplicates:
@@ -66,10 +69,10 @@ class Duplicates:
             return Seen(0, (), isinstance(record, SubscriptionChange))
         try:
             rows = sum(run.length for run in record.runs)
-            repeated = self._of(record.tenant).examine(record.runs, lambda: orjson.loads(record.rows), self.arrival)[0]
+            found = self._of(record.tenant).examine(record.runs, lambda: orjson.loads(record.rows), self.arrival)
         except (ValueError, TypeError, AttributeError, RecordError):  # a dead letter: who decodes it says why
             return Seen(1, (), changes_subscriptions=False)
-        return Seen(rows, tuple(sorted(repeated)), changes_subscriptions=False)
+        return Seen(rows, tuple(sorted(found.repeated)), changes_subscriptions=False, late=tuple(sorted(found.late)))
 
     def remember(self, message: Message, until: float) -> None:
         """A record of before the place where the reading begins, at log time `until`: only what may occur again."""

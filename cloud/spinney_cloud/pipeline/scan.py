@@ -77,6 +77,9 @@ class Planned(NamedTuple):
     arrival: float
     """The log's time after it."""
     repeated: Sequence[int]
+    late: Sequence[int]
+    subscriptions: int
+    """The version of the subscription set after it."""
 
 
 class Slice(NamedTuple):
@@ -90,6 +93,10 @@ class Slice(NamedTuple):
     """How many it must find."""
     repeated: Mapping[int, Sequence[int]]
     """By record, the rows that are duplicates."""
+    late: Mapping[int, Sequence[int]]
+    """By record, the rows that came late."""
+    subscriptions: int
+    """The version of the subscription set where it begins."""
 
 
 def check_place(log: DirectGet, after: int) -> tuple[int, int]:
@@ -123,6 +130,7 @@ class Scan:
         self._duplicates = Duplicates(windows)
         self._base = self._at = NOWHERE
         self._base_arrival = 0.0
+        self._base_subscriptions = 0
         self._kept: deque[Planned] = deque()
 
     @property
@@ -142,6 +150,7 @@ class Scan:
         self._base_arrival = self._duplicates.arrival
         self._kept.clear()
         self.subscriptions = self._log.last_of_subject(LOG, log_subject("subscription", "*"), after) if after else 0
+        self._base_subscriptions = self.subscriptions
 
     def _check(self, after: int) -> int:
         """The log's first record, if it still holds what follows this one."""
@@ -191,7 +200,8 @@ class Scan:
     def _forget(self, upto: int) -> None:
         """What was planned up to there has been read."""
         while self._kept and self._kept[0].sequence <= upto:
-            self._base_arrival = self._kept.popleft().arrival
+            gone = self._kept.popleft()
+            self._base_arrival, self._base_subscriptions = gone.arrival, gone.subscriptions
         self._base = upto
 
     def _read_on(self, limits: Limits, upto: int) -> None:
@@ -206,7 +216,10 @@ class Scan:
             if seen.changes_subscriptions:
                 self.subscriptions = message.sequence
             self._at = message.sequence
-            self._kept.append(Planned(message.sequence, seen.rows, self._duplicates.arrival, seen.repeated))
+            arrival = self._duplicates.arrival
+            self._kept.append(
+                Planned(message.sequence, seen.rows, arrival, seen.repeated, seen.late, self.subscriptions)
+            )
             rows += seen.rows
             size += len(message.data)
             if rows >= limits.rows or size >= limits.bytes or len(self._kept) >= MAX_KEPT:
@@ -220,28 +233,40 @@ class Scan:
             if not self._base <= after <= self._at:
                 self.seek(after)
             self._read_on(Limits(NO_END, NO_END), upto)
-        arrival = self._base_arrival
+        begun = Begun(after, self._base_arrival, self._base_subscriptions)
         planned: list[Planned] = []
         for item in self._kept:
             if item.sequence <= after:
-                arrival = item.arrival
+                begun = Begun(after, item.arrival, item.subscriptions)
             elif item.sequence <= upto:
                 planned.append(item)
         rows = sum(item.rows for item in planned)
-        return _cut(planned, after, upto, arrival, max(MIN_ROWS, -(-rows // most)))
+        return _cut(planned, begun, upto, max(MIN_ROWS, -(-rows // most)))
 
 
-def _cut(planned: Iterable[Planned], after: int, upto: int, arrival: float, each: int) -> list[Slice]:
+class Begun(NamedTuple):
+    """Where a slice begins, and what the log says there."""
+
+    after: int
+    arrival: float
+    subscriptions: int
+
+
+def _cut(planned: Iterable[Planned], begun: Begun, upto: int, each: int) -> list[Slice]:
     found: list[Slice] = []
-    rows, records, repeated, began = 0, 0, dict[int, Sequence[int]](), arrival
+    rows, some = 0, list[Planned]()
     for item in planned:
         rows += item.rows
-        records += 1
-        if item.repeated:
-            repeated[item.sequence] = item.repeated
+        some.append(item)
         if rows >= each and item.sequence < upto:
-            found.append(Slice(after, item.sequence, began, records, repeated))
-            after, began, rows, records, repeated = item.sequence, item.arrival, 0, 0, {}
-    if after < upto:
-        found.append(Slice(after, upto, began, records, repeated))
+            found.append(_slice(begun, item.sequence, some))
+            begun, rows, some = Begun(item.sequence, item.arrival, item.subscriptions), 0, []
+    if begun.after < upto:
+        found.append(_slice(begun, upto, some))
     return found
+
+
+def _slice(begun: Begun, upto: int, planned: Sequence[Planned]) -> Slice:
+    repeated = {item.sequence: item.repeated for item in planned if item.repeated}
+    late = {item.sequence: item.late for item in planned if item.late}
+    return Slice(begun.after, upto, begun.arrival, len(planned), repeated, late, begun.subscriptions)

@@ -76,7 +76,18 @@ RECORDS = pa.schema(
 )
 """Records as they are in the log, of all kinds."""
 
-FORMS = {"publications": PUBLICATIONS, "all": ALL, "lake": LAKE, "records": RECORDS}
+MATCHES = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("at", pa.int64()),
+        ("time", pa.float64()),
+        ("kind", pa.string()),
+        ("data", pa.binary()),
+    ]
+)
+"""What records tell the pipeline's subscriptions (see matching.py)."""
+
+FORMS = {"publications": PUBLICATIONS, "all": ALL, "lake": LAKE, "records": RECORDS, "matches": MATCHES}
 """What the source gives, by its option `give`."""
 
 _SPARK_TYPES = {

@@ -12,7 +12,9 @@
 | upto | batch: the last record | latest |
 | max_rows, max_bytes | of a micro-batch | 200000, 64 MiB |
 | partitions | at most, of a batch | 2 |
-| give | publications; all: with dead letters; records: raw, of all kinds | publications |
+| give | publications; all: with dead letters; records: raw, of all kinds; matches: see matching.py | publications |
+| lake | for matches: the lake, where it is kept which subscriptions there are | |
+| lake_options | for matches: of the lake's object store, a JSON object | |
 | duplicate_window, content_window | seconds, as the cloud's settings of these names | 3600, 60 |
 | on_trimmed | fail or skip, if records were purged unread | fail |
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -44,6 +47,7 @@ from .direct_get import DirectGet, LogServer, connection
 from .duplicates import DEFAULT_WINDOWS, Windows
 from .scan import DEFAULT_LIMITS, MAX_BYTES, MAX_ROWS, NO_END, Limits, Scan, Slice
 from .schema import FORMS, ddl
+from .subscriptions import Where
 
 NAME = "spinney"
 PARTITIONS = 2
@@ -71,6 +75,20 @@ class Options(NamedTuple):
     give: str = "publications"
     windows: Windows = DEFAULT_WINDOWS
     skip_trimmed: bool = False
+    lake: str = ""
+    storage: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def where(self) -> Where:
+        """For matching."""
+        if not self.lake:
+            raise OptionError("lake", "", "with give=matches, the lake's folder or URL")
+        return Where(self.server, self.lake, self.storage)
+
+    @property
+    def all_kinds(self) -> bool:
+        """Whether records without publications make a batch, too."""
+        return self.give in ("records", "matches")
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Options:
@@ -85,6 +103,8 @@ class Options(NamedTuple):
             _one_of(given, "give", tuple(FORMS)),
             Windows(_seconds(given, "duplicate_window", 3600.0), _seconds(given, "content_window", 60.0)),
             _one_of(given, "on_trimmed", ("fail", "skip")) == "skip",
+            given.get("lake") or "",
+            tuple(sorted(orjson.loads(given.get("lake_options") or "{}").items())),
         )
 
 
@@ -121,6 +141,8 @@ class Reading(NamedTuple):
     """The log's time (rule I3)."""
     repeated: Sequence[int]
     """The rows that are duplicates."""
+    late: Sequence[int]
+    """The rows that are older than the newest of their source."""
 
 
 def readings(log: DirectGet, part: Slice) -> Iterator[Reading]:
@@ -132,7 +154,8 @@ def readings(log: DirectGet, part: Slice) -> Iterator[Reading]:
     for message in log.range(LOG, part.after + 1, part.upto):
         arrival = max(arrival, message.time)
         found += 1
-        yield Reading(message, arrival, part.repeated.get(message.sequence, ()))
+        sequence = message.sequence
+        yield Reading(message, arrival, part.repeated.get(sequence, ()), part.late.get(sequence, ()))
     if found != part.records:
         raise RecordsMissing(
             f"of the {part.records} records from {part.after + 1} to {part.upto} the log has {found} only: "
@@ -143,11 +166,19 @@ def readings(log: DirectGet, part: Slice) -> Iterator[Reading]:
 def batches(log: DirectGet, part: Slice, give: str) -> Iterator[pa.RecordBatch]:
     """A slice in Arrow batches."""
     decoder = Decoder(give)
-    for message, arrival, repeated in readings(log, part):
+    for message, arrival, repeated, _ in readings(log, part):
         decoder.take(message.data, message.sequence, arrival, repeated)
         if decoder.rows >= ROWS:
             yield from decoder.give()
     yield from decoder.give()
+
+
+def _read(options: Options, part: Slice) -> Iterator[pa.RecordBatch]:
+    if options.give == "matches":
+        from .matching import matches  # which reads by what is here
+
+        return matches(options.where, part)
+    return batches(connection(options.server), part, options.give)
 
 
 class _Planner:
@@ -203,7 +234,7 @@ class LogBatchReader(DataSourceReader):
         return _Planner(self.options).all_partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return batches(connection(self.options.server), partition.value, self.options.give)
+        return _read(self.options, partition.value)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -242,7 +273,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             upto = min(upto, self.planner.last())
         limits = Limits(NO_END, NO_END) if everything else self.options.limits
         after = start["seq"]
-        end = self.planner.scan.forward(after, limits, upto=upto, all_kinds=self.options.give == "records")
+        end = self.planner.scan.forward(after, limits, upto=upto, all_kinds=self.options.all_kinds)
         # a new version of the subscriptions alone makes no batch
         return start if end == after else {"seq": end, "subs": self.planner.scan.subscriptions}
 
@@ -253,7 +284,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.planner.partitions(start["seq"], end["seq"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return batches(connection(self.options.server), partition.value, self.options.give)
+        return _read(self.options, partition.value)
 
     def commit(self, end: dict[str, int]) -> None:
         """The floor is what the lake has, which is not Spark's to say (see ingest.py)."""

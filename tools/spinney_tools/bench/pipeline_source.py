@@ -77,7 +77,7 @@ class TupleReader(LogBatchReader):
     """The same readings as Python's tuples, which Spark makes into rows."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        for message, arrival, repeated in readings(connection(self.options.server), partition.value):
+        for message, arrival, repeated, _ in readings(connection(self.options.server), partition.value):
             record = decode(message.data)
             if isinstance(record, Publications):
                 yield from _tuples(record, message.sequence, arrival, repeated)
