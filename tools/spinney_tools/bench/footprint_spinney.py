@@ -1,0 +1,279 @@
+"""Spinney's messages in one run: announcements, activations, filters on motes, and what motes and phones let through.
+
+What decides is the real thing, in virtual time and without a network: of the cloud broker what it makes of an
+announcement, of the mobile broker its announcer, presence, leases, decider, taking and the plan of a mote's table, of
+the mote the firmware's table, machine and ring. Payloads are what these make. What is simpler than life: the network
+takes no time and loses nothing, so that each reading goes up alone, as it would from one mote on a phone; a phone looks
+where it is every five seconds instead of four times a second. A test compares the counts with a mobile broker, a cloud
+broker and a mote that really run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from spinney import parse
+from spinney.client.outbox import Entry
+from spinney.identity import PublicationId
+from spinney_cloud.activation import Active, BrokerActivation, Needs, specialised
+from spinney_cloud.announcements import Announcement, read_announcement
+from spinney_cloud.subscriptions import form_of
+from spinney_mobile.active import ActiveFilter
+from spinney_mobile.announcing import GATHER_SECONDS, Announcer
+from spinney_mobile.batches import Batches
+from spinney_mobile.cells import H3
+from spinney_mobile.deciding import Decider
+from spinney_mobile.leases import Leases
+from spinney_mobile.numbering import Numbering
+from spinney_mobile.outbox import Outbox, OutRecord, encode
+from spinney_mobile.presence import Presence
+from spinney_mobile.rules import Rules
+from spinney_mobile.samples import Digest, Sample
+from spinney_mobile.taking import Taking
+
+from .footprint_mote import CarriedMote, Pushed
+from .footprint_setting import ABILITIES, FETCHED_S, RESOLUTION, Step, Walk
+from .footprint_traffic import Footprint
+
+MAX_PAYLOAD: Final = 8 * 1024 * 1024
+"""As the cloud says it in its first answer."""
+
+
+class Filters:
+    """What follows from subscriptions and places, worked out once in a run: nothing here changes with time."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, tuple[Digest, Needs]] = {}
+        self._active: dict[tuple[Digest, bytes], Active | None] = {}
+        self._pushed: dict[bytes, Pushed] = {}
+
+    def needs(self, text: str) -> tuple[Digest, Needs]:
+        """What a subscription needs of a broker, under its digest."""
+        found = self._needs.get(text)
+        if found is None:
+            form = form_of(parse(text))
+            found = self._needs[text] = (form.digest, Needs(form.normal))
+        return found
+
+    def active(self, digest: Digest, needs: Needs, broker: BrokerActivation, key: bytes) -> Active | None:
+        """What is left of it with what was announced; None if nothing there can match."""
+        if (digest, key) not in self._active:
+            serves = broker.knowledge.serves(needs.prepared)
+            self._active[digest, key] = specialised(digest, needs, broker.knowledge, None) if serves else None
+        return self._active[digest, key]
+
+    def pushed(self, item: Mapping[str, Any]) -> Pushed:
+        """As a broker has it of an activation."""
+        key = orjson.dumps(item)
+        if key not in self._pushed:
+            self._pushed[key] = Pushed.of(ActiveFilter.from_json(item))
+        return self._pushed[key]
+
+
+class Coordinator:
+    """The cloud broker, as far as announcements and activations go."""
+
+    def __init__(self, filters: Filters, texts: Sequence[str]) -> None:
+        self._filters = filters
+        self._needs = dict(filters.needs(text) for text in texts)
+        self._desired: dict[bytes, Mapping[Digest, Active]] = {}
+        self._sent: dict[str, Mapping[Digest, Active]] = {}
+        self._leases: dict[str, list[dict[str, Any]]] = {}
+        self._epochs: dict[str, int] = {}
+
+    def desired(self, item: Mapping[str, Any]) -> Mapping[Digest, Active]:
+        """What a broker that has announced this is to evaluate."""
+        key = orjson.dumps([item.get("place"), [source["attributes"] for source in item["sources"]]])
+        if key not in self._desired:
+            announcement = read_announcement(item, "default", "any", 0.0)
+            assert isinstance(announcement, Announcement)
+            broker = BrokerActivation(announcement)
+            for digest, needs in self._needs.items():
+                broker.put(digest, self._filters.active(digest, needs, broker, key))
+            self._desired[key] = broker.desired()
+        return self._desired[key]
+
+    def announced(self, client: str, payload: bytes, now: float) -> dict[str, Any] | None:
+        """The activation that follows from an announcement; None if nothing has changed for its broker."""
+        item = orjson.loads(payload)
+        wish, before = self.desired(item), self._sent.get(client)
+        add = [one for digest, one in wish.items() if before is None or not one.is_like(before.get(digest))]
+        drop = [digest for digest in before or () if digest not in wish]
+        leases = [{"source": source, "owner": client, "epoch": 1} for source in item["lease"]]
+        is_new = leases != self._leases.get(client, [])
+        if before is not None and not (add or drop or is_new):
+            return None
+        self._sent[client], self._leases[client] = wish, leases
+        self._epochs[client] = self._epochs.get(client, int(now * 1000)) + 1
+        message: dict[str, Any] = {"epoch": self._epochs[client], "full": before is None}
+        message |= {"add": [one.to_json() for one in add], "drop": drop}
+        return {**message, "leases": leases} if before is None or is_new else message
+
+
+@dataclass(slots=True)
+class Spent:
+    """What one run took."""
+
+    footprint: Footprint = field(default_factory=Footprint)
+    announcements: int = 0
+    activations: int = 0
+    readings: int = 0
+    unneeded: int = 0
+    """Readings outside of what was announced, which go up unfiltered."""
+    commits: int = 0
+    visits: int = 0
+    events: int = 0
+    sent: set[tuple[int, float]] = field(default_factory=set)
+    """The volunteer and the time of each reading that went up."""
+
+
+class Phone:
+    """A mobile broker that is carried about, and the mote on it. It is the store of its own readings."""
+
+    def __init__(self, number: int, cloud: Coordinator, filters: Filters, spent: Spent) -> None:
+        self.name = f"v{number}"
+        self.source = f"m{number}"
+        self._number = number
+        self._cloud = cloud
+        self._filters = filters
+        self._spent = spent
+        self._epoch: int | None = None
+        self._active: dict[Digest, Pushed] = {}
+        self._here: dict[str, Any] = {}
+        self._leases = Leases(self.name)
+        self._announcer = Announcer(grid=H3(), resolution=RESOLUTION)
+        self._batches = Batches(Outbox(Path(self.name)), self._leases, "0123456789ab")
+        self._batch = 0
+        self._taking = Taking(
+            self,
+            self._leases,
+            Decider(self.name),
+            announcer=self._announcer,
+            numbering=Numbering(),
+            rules=Rules(grid=H3, resolution=RESOLUTION),
+            placing=lambda _: self._here,
+        )
+        self._presence = Presence(lambda: self._epoch, lambda: False, lambda: self._leases.wanted)
+        self._presence.will()
+        self._presence.opened(0.0)
+        self._mote = CarriedMote(self.source, spent.footprint.ble)
+        self._is_greeted = False
+
+    def step(self, step: Step) -> None:
+        """Goes on to here, and announces what has changed; then takes the mote's sample, if one is due."""
+        lat, long = step.place
+        self._here = {"lat": lat, "long": long, "cell": step.cell}
+        now = step.time_s
+        self._announcer.move(step.place, now)
+        self._say(now)
+        self._say(now + GATHER_SECONDS)
+        if self.source not in self._announcer:
+            self._announcer.hear(self.source, now)
+            self._announcer.describe(self.source, ABILITIES, now)
+        if step.raws is not None:
+            self._measure(step.raws, now)
+
+    def end(self) -> None:
+        """Counts what its mote did."""
+        self._spent.commits += self._mote.counts.commits
+        self._spent.visits += self._mote.counts.visits
+        self._spent.events += self._mote.counts.events
+        self._spent.unneeded += self._taking.counts["sent_unwanted"]
+
+    # ---- announcing
+
+    def _say(self, now: float) -> None:
+        if self._announcer.due(now):
+            body = self._announcer.announce()
+            self._taking.tick(now)
+            if self._leases.want(self._announcer.sources):
+                self._presence.lease_changed(now)
+            self._presence.announce(body, now)
+        payload = self._presence.next(now)
+        if payload is None:
+            return
+        self._spent.announcements += 1
+        self._spent.footprint.publish(f"spinney/{self.name}/ann", payload)
+        self._activated(self._cloud.announced(self.name, payload, now), now)
+        answer = {"request": "ann", "ok": True, "session": self._presence.session}
+        self._spent.footprint.answer(f"spinney/{self.name}/reply", orjson.dumps(self._greeting() | answer))
+        if self._presence.replied(answer) is not None:
+            self._announcer.departed(now)
+
+    def _activated(self, message: Mapping[str, Any] | None, now: float) -> None:
+        if message is None:
+            return
+        self._spent.activations += 1
+        self._spent.footprint.publish(f"spinney/{self.name}/act", orjson.dumps(message))
+        self._epoch = message["epoch"]
+        if "leases" in message:
+            self._leases.tell(message["leases"])
+        added = {item["filter"]: self._filters.pushed(item) for item in message["add"]}
+        self._active |= added
+        for digest in message["drop"]:
+            del self._active[digest]
+        self._taking.change([one.active for one in added.values()], message["drop"], self._leases.known, now)
+        if epoch := self._leases.epoch(self.source):
+            self._mote.want(self._active, epoch)
+
+    def _greeting(self) -> dict[str, Any]:
+        greeting = {} if self._is_greeted else {"max_payload": MAX_PAYLOAD}
+        self._is_greeted = True
+        return greeting
+
+    # ---- readings
+
+    def _measure(self, raws: tuple[int, ...], now: float) -> None:
+        joined = self._mote.observe(raws, now)
+        if joined is None:
+            return
+        self._taking.take(
+            Sample(
+                self.source,
+                joined.values,
+                joined.time,
+                now + FETCHED_S,
+                "motes",
+                joined.boot,
+                joined.sequence,
+                marks=joined.marks,
+                passed=joined.passed,
+            ),
+            now,
+        )
+
+    def append(self, records: Sequence[OutRecord], state: Mapping[str, bytes | None] | None = None) -> None:
+        """As the outbox: a reading leaves at once, and the cloud says that it is stored."""
+        del state
+        for record in records:
+            self._upload(record)
+
+    def _upload(self, record: OutRecord) -> None:
+        assert record.publication is not None
+        id = PublicationId.parse(record.publication["id"])
+        self._batch += 1
+        batch = f"0123456789ab-{self._batch}"
+        payload = self._batches.encode(batch, [Entry(self._batch, id, encode(record, 0.0))])
+        footprint = self._spent.footprint
+        footprint.publish(f"spinney/{self.name}/pub", payload)
+        stored = {"stored": {self.source: (id.boot, id.sequence)}, "batch": batch}
+        footprint.answer(f"spinney/{self.name}/reply", orjson.dumps(stored))
+        self._spent.readings += 1
+        self._spent.sent.add((self._number, record.publication["time"]))
+
+
+def play(walk: Walk, texts: Sequence[str], filters: Filters) -> Spent:
+    """One run with these subscriptions."""
+    spent = Spent()
+    cloud = Coordinator(filters, texts)
+    phones = [Phone(number, cloud, filters, spent) for number in range(walk.volunteers)]
+    for step in walk.steps:
+        phones[step.volunteer].step(step)
+    for phone in phones:
+        phone.end()
+    return spent
