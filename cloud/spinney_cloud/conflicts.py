@@ -44,6 +44,7 @@ def conflicts(settings: Settings) -> Iterator[Conflict]:
     yield from _same_ports(settings)
     yield from _sizes(settings)
     yield from _open_doors(settings)
+    yield from _pipeline(settings)
 
 
 def parse_url(url: str) -> SplitResult:
@@ -187,3 +188,19 @@ def _open_doors(settings: Settings) -> Iterator[Conflict]:
             yield Conflict(
                 (key,), f"{host} can be reached from elsewhere, and there are no users: first `spinney cloud user add`"
             )
+
+
+def _pipeline(settings: Settings) -> Iterator[Conflict]:
+    """What it needs is looked for before the broker starts."""
+    if not settings.pipeline.run:
+        return
+    from .pipeline.java import NoJavaError, seek_java
+    from .pipeline.needs import missing
+
+    if text := missing():
+        yield Conflict(("pipeline.run",), text)
+        return
+    try:
+        seek_java()
+    except NoJavaError as error:
+        yield Conflict(("pipeline.run",), str(error))

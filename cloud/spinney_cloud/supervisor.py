@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 NAME = "supervisor"
 STAGES = (("http", "gateway"), ("coordinator",), ("matcher",), ("delivery",))
 """Its processes, in the order in which they stop: first what brings in more."""
+PIPELINE = "pipeline"
+"""Runs beside the others if it is asked for: it is started last, and nobody waits for it, nor for its Java."""
 STOP_SECONDS = 15.0
 """For each stage; what has not ended by then is killed."""
 SILENT_SECONDS = 2.0
@@ -82,7 +84,10 @@ class Supervisor:
     ) -> None:
         self.settings = configuration.settings
         self._reread = reread
-        self._stages, self._command = processes
+        stages, self._command = processes
+        self._pipeline = configuration.settings.pipeline.run
+        # it reads what the others bring in, and stops with the first: the rest is in the log for it
+        self._stages = [(*stages[0], PIPELINE), *stages[1:]] if self._pipeline else stages
         self._stopping = asyncio.Event()
         self._waiting_for: list[str] = []
         self._nats: NatsServer | None = None
@@ -147,6 +152,9 @@ class Supervisor:
         await self._log.answer(NAME, "health", self._answer_health)
         if self._nats:
             self._task(self._watch_users(self._nats))
+        if self._pipeline:
+            self._children[PIPELINE] = self._child(PIPELINE, data.run_file)
+            self._children[PIPELINE].start()
         self._started = Started(data.run_file, endpoints)
         self._announce(addresses(self.settings, endpoints, ports, data.path))
 
@@ -178,7 +186,7 @@ class Supervisor:
 
     def _start_order(self) -> Iterable[str]:
         """What brings in more comes last."""
-        return [name for stage in reversed(self._stages) for name in stage]
+        return [name for stage in reversed(self._stages) for name in stage if name != PIPELINE]
 
     def _child(self, name: str, run_file: Path) -> Child:
         def command() -> Sequence[str]:
@@ -284,7 +292,8 @@ class Supervisor:
         return generate_latest(self._metrics)
 
     async def _answer_health(self, _question: bytes) -> bytes:
-        missing = [name for name, child in self._all_children().items() if not child.ready.is_set()]
+        needed = {name: child for name, child in self._all_children().items() if name != PIPELINE}
+        missing = [name for name, child in needed.items() if not child.ready.is_set()]
         restarts = {name: child.restarts for name, child in self._all_children().items()}
         why = {"why": f"not running: {', '.join(missing)}"} if missing else {}
         return json.dumps({"ready": not missing, **why, "restarts": restarts}).encode()

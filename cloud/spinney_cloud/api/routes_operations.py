@@ -25,6 +25,8 @@ versioned = APIRouter(prefix="/v1", tags=["operations"])
 Context = Annotated[Api, Depends(api_of)]
 
 PROCESSES = ("gateway", "matcher", "coordinator", "delivery", "http")
+PIPELINE = "pipeline"
+"""Shown where there is one, or where the log waits for one; the others do their work without it."""
 SUPERVISOR = "supervisor"
 """It tells of restarts; processes that were started by others have none."""
 ASK_SECONDS = 2.0
@@ -60,7 +62,10 @@ async def healthz() -> Response:
     "/readyz", response_model=Health, responses={503: {"model": Health, "description": "Somebody is not ready"}}
 )
 async def readyz(request: Request, api: Context) -> Response:
-    """Whether all processes do their work; if not, who does not, and why. Operators see all that they tell."""
+    """Whether all processes do their work; if not, who does not, and why. Operators see all that they tell.
+
+    A pipeline is shown and does not count: the broker does its work without it.
+    """
     health = health_of(await ask_all(api, "health"))
     if not await _is_operator(request, api):
         shown = {name: {key: told.get(key) for key in ("ready", "why")} for name, told in health["processes"].items()}
@@ -78,7 +83,8 @@ async def _is_operator(request: Request, api: Api) -> bool:
 def health_of(answers: dict[str, bytes | None]) -> dict[str, Any]:
     """What the processes' answers come to."""
     processes = {name: _told(data) for name, data in answers.items()}
-    late = [f"{name}: {told.get('why') or 'not ready'}" for name, told in processes.items() if not told["ready"]]
+    needed = {name: told for name, told in processes.items() if name != PIPELINE}
+    late = [f"{name}: {told.get('why') or 'not ready'}" for name, told in needed.items() if not told["ready"]]
     holds = processes["gateway"].get("holds", [])
     return {"ready": not late, "why": late, "holds": holds, "processes": processes}
 
@@ -93,10 +99,13 @@ def _told(data: bytes | None) -> dict[str, Any]:
 async def ask_all(api: Api, what: str) -> dict[str, bytes | None]:
     """Each process' answer; None where there is none. This process answers without being asked over the wire."""
     own = generate_latest(api.service.metrics) if what == "metrics" else orjson.dumps(api.service.health())
-    others = [name for name in PROCESSES if name != api.service.name]
+    names = (*PROCESSES, PIPELINE)
+    others = [name for name in names if name != api.service.name]
     answers = await asyncio.gather(*(_ask(api.log, name, what) for name in others))
-    found: dict[str, bytes | None] = dict(zip(others, answers, strict=True))
-    return {name: own if name == api.service.name else found[name] for name in PROCESSES}
+    found: dict[str, bytes | None] = {**dict(zip(others, answers, strict=True)), api.service.name: own}
+    if found[PIPELINE] is None and not api.service.settings.log.pipeline:
+        del found[PIPELINE]
+    return {name: found[name] for name in names if name in found}
 
 
 async def _ask(log: NatsLog, process: str, what: str) -> bytes | None:

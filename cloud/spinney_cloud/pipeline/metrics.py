@@ -62,5 +62,5 @@ def _gauges(seen: Seen) -> Iterator[tuple[str, str, float]]:
     status, look, _ = seen
     yield "sequence", "Of the log's last record in the lake.", status.sequence
     yield "behind", "Records that wait, up to the newest with publications.", look.behind(status)
-    yield "lag_seconds", "Of the log's time that the lake has not yet.", look.lag_seconds(status)
+    yield "lag_seconds", "For which the oldest of them has waited.", look.lag_seconds
     yield "batch_seconds", "What the last batch took.", status.batch_seconds

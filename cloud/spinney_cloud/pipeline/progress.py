@@ -10,6 +10,7 @@ from typing import NamedTuple
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships without types
 from pyspark.sql import SparkSession
 
+from ..log_reader import Message
 from ..names import LOG, log_subject
 from .direct_get import DirectGet
 from .ingest import Status
@@ -28,27 +29,34 @@ class Look:
 
     newest: int = 0
     """The newest record of the log that has publications."""
-    newest_time: float = 0.0
-    """Of the log, there."""
+    lag_seconds: float = 0.0
+    """For how long the oldest of those has waited that the lake has not yet: by the log's clock, or by ours since it was
+    seen first. The two are never compared: they may differ by any amount."""
     states: dict[str, StateSize] = field(default_factory=dict)
     """By query."""
+    _waiting: tuple[int, float] = (0, 0.0)
+    """The oldest record that waits, and since when we have seen it."""
 
     def behind(self, status: Status) -> int:
         """Records that the lake has not yet, up to the newest with publications."""
         return max(0, self.newest - status.sequence)
 
-    def lag_seconds(self, status: Status) -> float:
-        """How much of the log's time the lake has not yet. By the log's clock alone: ours may be another."""
-        if not self.behind(status) or not status.time:
-            return 0.0
-        return max(0.0, self.newest_time - status.time)
+    def wait(self, oldest: Message, newest: Message, now: float) -> None:
+        """These wait."""
+        if self._waiting[0] != oldest.sequence:
+            self._waiting = oldest.sequence, now
+        self.lag_seconds = max(newest.time - oldest.time, now - self._waiting[1])
 
 
-def look_at_log(log: DirectGet, look: Look) -> None:
-    """Find out how far the log is. LogError if it does not answer."""
-    newest = log.last_of_subject(LOG, log_subject("publications", "*"), log.bounds(LOG).last)
-    if newest != look.newest and (found := log.first_from(LOG, newest)) is not None:
-        look.newest, look.newest_time = newest, found.time
+def look_at_log(log: DirectGet, look: Look, status: Status, now: float) -> None:
+    """Find out how far the log is; `now` is monotonic. LogError if it does not answer."""
+    look.newest = log.last_of_subject(LOG, log_subject("publications", "*"), log.bounds(LOG).last)
+    after = status.sequence
+    oldest, newest = log.first_from(LOG, after + 1), log.first_from(LOG, look.newest)
+    if look.newest > after and oldest is not None and newest is not None:
+        look.wait(oldest, newest, now)
+    else:
+        look.lag_seconds = 0.0
 
 
 def look_at_state(spark: SparkSession, look: Look) -> None:
@@ -76,10 +84,12 @@ class Progress:
         """What is new since the last line."""
         now, behind = self._clock(), look.behind(status)
         state = (status.sequence, status.dead, behind)
-        if state == self._said or not status.sequence:
+        is_news = state != self._said and (self._said is not None or status.rows or behind)
+        self._said = state
+        if not is_news:
             return None
         seconds, new = max(now - self._at, 1e-3), status.rows - self._rows
-        self._at, self._rows, self._said = now, status.rows, state
-        where = f"{behind:,} records of the log wait" if behind else "all of the log is in it"
+        self._at, self._rows = now, status.rows
+        where = f"{status.sequence:,} of {look.newest:,} records" if behind else f"all {status.sequence:,} records"
         bad = f", {status.dead:,} dead letters" if status.dead else ""
-        return f"the lake has record {status.sequence:,}, {where}; {new:,} readings more ({new / seconds:,.0f}/s){bad}"
+        return f"the lake has {where} of the log; {new:,} readings more ({new / seconds:,.1f}/s){bad}"

@@ -194,9 +194,19 @@ class Run:
         part.wait()
 
 
+def quiet_py4j() -> None:
+    """It tells its own workings, and on the root logger, with a traceback each, what becomes our error."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
 def open_session(spark: Spark) -> SparkSession:
     """A session; says on which Java it runs."""
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    quiet_py4j()
     java = prepare(spark.folder)
     where = f"{spark.cores} cores, heap {spark.heap}" if is_local(spark.master) else spark.master
     logger.info("starting Spark %s on Java %d (%s), %s", pyspark.__version__, java.version, java.real, where)

@@ -203,15 +203,16 @@ class Pipeline:
                     self.why = None
                     logger.info("the log of %s goes into the lake %s", self.where, run.lake)
                     self.on_ready()
-                await asyncio.to_thread(self._look_at, log)
+                    said = time.monotonic()
+                await asyncio.to_thread(self._look_at, log, run.ingest.status)
                 if time.monotonic() - said >= PROGRESS_SECONDS:
                     said = time.monotonic()
                     if line := progress.line(run.ingest.status, self._look):
                         logger.info("%s", line)
 
-    def _look_at(self, log: DirectGet) -> None:
+    def _look_at(self, log: DirectGet, status: Status) -> None:
         with suppress(LogError):  # it is away: what was seen last is told
-            look_at_log(log, self._look)
+            look_at_log(log, self._look, status, time.monotonic())
         if self._session is not None:
             look_at_state(self._session, self._look)
 
