@@ -13,11 +13,14 @@ from pyspark import daemon
 
 MODULES = (
     "spinney_cloud.cells",
-    "spinney_cloud.engine.repeats",
+    "spinney_cloud.engine",
     "spinney_cloud.log_reader",
     "spinney_cloud.records",
+    "spinney_cloud.service",
+    "spinney_cloud.subscription_request",
     "numpy",
     "pyspark.sql.datasource_internal",
+    "pyspark.sql.streaming.stateful_processor_util",
 )
 
 
