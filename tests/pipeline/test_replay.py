@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from replay_kit import BEGIN, SETTINGS, Entry, LogMaker, by_engine, lake_of, told, wanted
 
 from spinney_cloud.pipeline.lake import Lake
 from spinney_cloud.pipeline.replay import replay
+from spinney_cloud.pipeline.replay_spark import spark_tables
 from spinney_cloud.records import Publications
 
 HOUR = 3_600.0
@@ -76,3 +78,22 @@ def test_a_replay_of_a_part_is_what_the_engine_tells_of_that_part(tmp_path: Path
     for since, until in itertools.combinations(cuts, 2):
         what = wanted(text, since, until)
         assert told(replay(lake, what, SETTINGS)) == by_engine(log, what)
+
+
+BY_SPARK = [CONTENT, STATE, f"{STATE} EACH room", {"text": STATE, "reorder": 45}, "TOP 2 OVER 10m BY temp EACH room"]
+
+
+@pytest.mark.parametrize("text", BY_SPARK, ids=str)
+def test_spark_reads_the_same(spark: SparkSession, place: Path, log: list[Entry], text: str | dict[str, Any]) -> None:
+    what = wanted(text, log[100].time + 0.001, log[-1].time + HOUR)
+    lake = Lake(place)
+    found = told(replay(lake, what, SETTINGS, spark_tables(spark, lake, what)))
+    assert found == told(replay(lake, what, SETTINGS))
+    assert found
+
+
+def test_spark_reads_labels(spark: SparkSession, tmp_path: Path) -> None:
+    log = LogMaker(4, labels_for=STATE).make(200)
+    lake = lake_of(tmp_path, log)
+    what = wanted(STATE, BEGIN, log[-1].time + HOUR)
+    assert told(replay(lake, what, SETTINGS, spark_tables(spark, lake, what))) == by_engine(log, what)

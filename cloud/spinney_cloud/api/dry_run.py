@@ -1,12 +1,16 @@
-"""What a subscription would have delivered: a part of the log, replayed through an engine of its own."""
+"""What a subscription would have delivered: a part of the log, replayed through an engine of its own. What the log has
+no more comes from the pipeline's lake, if there is one (pipeline/replay_lake.py).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -22,6 +26,11 @@ from ..settings import Settings
 from ..subscriptions import Form, StoredSubscription
 from .log_tail import range_since
 
+if TYPE_CHECKING:  # the lake's packages need not be there
+    from ..pipeline.replay_lake import Earlier
+
+logger = logging.getLogger(__name__)
+
 MAX_SECONDS: Final = 10.0
 MAX_ROWS: Final = 1_000_000
 MAX_BYTES: Final = 256 * 1024**2
@@ -34,6 +43,10 @@ ENDS: Final = frozenset({"time", "rows", "memory"})
 """What cuts a replay short, and not only what is told of it."""
 
 
+class _EndedError(Exception):
+    """A bound is reached while the lake is read."""
+
+
 @dataclass(slots=True)
 class Replay:
     """An engine with one subscription, and what came of it so far."""
@@ -43,6 +56,8 @@ class Replay:
     since: float | None = None
     until: float | None = None
     rows: int = 0
+    passed_over: int = 0
+    """Readings of the lake that need not be replayed."""
     bytes_read: int = 0
     count: int = 0
     kept: list[bytes] = field(default_factory=list)
@@ -60,6 +75,26 @@ class Replay:
     def ended(self) -> bool:
         """Whether a bound is reached."""
         return not ENDS.isdisjoint(self.cut)
+
+    def hear(self, earlier: Earlier) -> None:
+        """What the log has no more, before the first part of the log."""
+        try:
+            for item in earlier.records(self._goes_on):
+                self._goes_on(0)
+                self.since = item.arrival if self.since is None else self.since
+                self.until = item.arrival
+                if isinstance(item.record, Publications):
+                    self.rows += sum(run.length for run in item.record.runs)
+                    self.bytes_read += len(item.record.rows)
+                self._tell(item.record, item.sequence, item.arrival)
+        except _EndedError:
+            pass
+        self.passed_over = max(0, self.passed_over - self.rows)
+
+    def _goes_on(self, scanned: int) -> None:
+        self.passed_over += scanned
+        if self.ended or self._at_bound():
+            raise _EndedError
 
     def feed(self, messages: list[Message]) -> None:
         """The next part of the log."""
@@ -119,7 +154,7 @@ class Replay:
             "cost": form.cost,
             "since": self.since,
             "until": self.until,
-            "readings": self.rows,
+            "readings": self.rows + self.passed_over,
             "count": self.count,
             "notifications": [orjson.Fragment(payload) for payload in self.kept],
             "cut": self.cut,
@@ -142,14 +177,33 @@ def private(tenant: str, owner: str, sid: str, form: Form) -> StoredSubscription
     )
 
 
+def _hear_lake(replay: Replay, place: str, form: Form, tenant: str, since: float, until: float, before: int) -> bool:
+    """Whether what was purged of the log is all in the lake; it is replayed, as far as there is any."""
+    if find_spec("deltalake") is None:
+        return False
+    from ..pipeline.lake import LakeError
+    from ..pipeline.replay_lake import Earlier
+
+    if not Earlier.there_is(place):
+        return False
+    try:
+        earlier = Earlier(place, form, tenant, since, until, before)
+        replay.hear(earlier)
+        return earlier.is_whole()
+    except LakeError as error:
+        logger.warning("a dry run goes without the lake: %s", error)
+        return False
+
+
 async def dry_run(
     log: NatsLog, settings: Settings, tenant: str, owner: str, sid: str, form: Form, last: str
 ) -> dict[str, Any]:
     """Replay what came within the last such duration."""
     now = time.time()
+    since = now - duration_seconds(last)
     replay = Replay.of(private(tenant, owner, sid, form), settings)
-    first, last_sequence, purged = await range_since(log, now - duration_seconds(last))
-    if purged:
+    first, last_sequence, purged = await range_since(log, since)
+    if purged and not await asyncio.to_thread(_hear_lake, replay, settings.lake, form, tenant, since, now, first):
         replay.cut.append("retention")
     records = read_range(log, LOG, first, last_sequence, filter_subject=log_subject("*", tenant))
     async with aclosing(records):

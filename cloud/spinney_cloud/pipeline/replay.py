@@ -43,18 +43,19 @@ def stored(form: Form, tenant: str, owner: str = OWNER, sid: str = SID) -> Store
     )
 
 
-def records(lake: Lake, wanted: Wanted, rows: Iterable[pa.Table] | None = None) -> Iterator[Given]:
+def records(lake: Lake, wanted: Wanted, rows: Iterable[pa.Table]) -> Iterator[Given]:
     """For an engine with the one subscription: records that it tells the same of as of the log's own."""
-    return given(tables(lake, wanted) if rows is None else rows, other_records(lake, wanted), wanted)
+    return given(rows, other_records(lake, wanted), wanted)
 
 
 def replay(
     lake: Lake, wanted: Wanted, settings: Settings, rows: Iterable[pa.Table] | None = None, *, whole: bool = True
 ) -> Iterator[Notes]:
-    """What it would have told, in order. `rows`: who else reads them (see replay_spark). `whole`: with publications;
-    without, content subscriptions are quicker."""
+    """What it would have told, in order. `rows`: of the lake, if pyarrow is not to read them (see replay_spark).
+    `whole`: with publications; without, content subscriptions are quicker."""
+    rows = tables(lake, wanted) if rows is None else rows
     if wanted.form.kind == "content":
-        for table in tables(lake, wanted) if rows is None else rows:
+        for table in rows:
             yield from _matches(table, wanted, whole=whole)
         return
     engine = Engine(settings)
@@ -71,9 +72,9 @@ def _passes(engine: Engine, item: Given, kind: str) -> bool:
     wake, record = engine.next_wake(), item.record
     if wake is not None and item.arrival >= wake:
         return False
-    return isinstance(record, Tick) or (
-        kind == "top-k" and isinstance(record, Publications) and b'"' not in record.rows
-    )
+    if isinstance(record, Publications):
+        return kind == "top-k" and b'"' not in record.rows
+    return isinstance(record, Tick)
 
 
 def _matches(table: pa.Table, wanted: Wanted, *, whole: bool) -> Iterator[Notes]:
@@ -93,9 +94,3 @@ def _notes(rows: list[dict[str, Any]], tenant: str, *, whole: bool) -> Notes:
         Note(OWNER, SID, "match", None, place if whole else None, row["id"]) for place, row in enumerate(rows)
     )
     return Notes(tenant, rows[0]["log_seq"], rows[0]["arrival"], 0, True, publications, notes)
-
-
-def readings(item: Given) -> int:
-    """How many there are in a record."""
-    record = item.record
-    return sum(run.length for run in record.runs) if isinstance(record, Publications) else 0

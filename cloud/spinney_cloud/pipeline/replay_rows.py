@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ MAPS = ("numbers", "texts", "flags")
 ATTRIBUTES = (*STORED, *MAPS)
 NUMBERS = ("tenant", "source", "boot", "sequence", "epoch", "log_seq", "log_row", "arrival")
 """Columns that say which reading it is, and where it stands in the log."""
+DAY_SECONDS = 86_400.0
 NO_ROW = -1
 """The log_row of a record of which no more than its time is known."""
 
@@ -94,7 +95,10 @@ class Given(NamedTuple):
 
 
 Progress = Callable[[dt.date, int], None]
-"""Is told of a day that will be read, and how many bytes of files there are of it."""
+"""Is told of the day that is being read, and of so many readings more of it. What it raises ends the reading."""
+
+SLICE_ROWS = 2_000_000
+"""Of a day that are in memory at once, about, where all of them are needed."""
 
 
 # ---- reading
@@ -105,31 +109,64 @@ class DaySize(NamedTuple):
 
     date: dt.date
     bytes: int
+    rows: int
 
 
 def days(lake: Lake, wanted: Wanted, name: str = OBSERVATIONS) -> list[DaySize]:
     """Those of the lake within what is wanted, in order."""
     first, last = wanted.days()
-    sizes: dict[dt.date, int] = {}
     actions = pa.table(lake.table(name).get_add_actions(flatten=True))
-    if actions.num_rows:
-        dates, bytes_of = actions["partition.date"].to_pylist(), actions["size_bytes"].to_pylist()
-        for date, size in zip(dates, bytes_of, strict=True):
-            if first <= date <= last:
-                sizes[date] = sizes.get(date, 0) + size
-    return [DaySize(date, sizes[date]) for date in sorted(sizes)]
+    if not actions.num_rows:
+        return []
+    sums = actions.group_by("partition.date").aggregate([("size_bytes", "sum"), ("num_records", "sum")])
+    found = [DaySize(*row.values()) for row in sums.to_pylist()]
+    return sorted(day for day in found if first <= day.date <= last)
 
 
-def tables(lake: Lake, wanted: Wanted, progress: Progress | None = None) -> Iterator[pa.Table]:
+def tables(
+    lake: Lake, wanted: Wanted, progress: Progress | None = None, slice_rows: int = SLICE_ROWS
+) -> Iterator[pa.Table]:
     """Day by day, sorted: matches, and if need be the numbers of all others, which have nothing in column `hit`."""
     data = lake.dataset()
+    heard = _silent if progress is None else progress
     for day in days(lake, wanted):
-        if progress is not None:
-            progress(day.date, day.bytes)
-        yield _read_day(data, day.date, wanted)
+        if wanted.all_records:
+            for part in _slices(day, wanted, slice_rows):
+                yield _read(data, day.date, part, heard)
+        else:
+            yield _read_matches(data, day.date, wanted, heard)
 
 
-def _read_day(data: Any, date: dt.date, wanted: Wanted) -> pa.Table:
+def _silent(_date: dt.date, _rows: int) -> None:
+    pass
+
+
+def _slices(day: DaySize, wanted: Wanted, most: int) -> Iterator[Wanted]:
+    """A day cut into times of about so many readings."""
+    midnight = dt.datetime.combine(day.date, dt.time(), dt.UTC).timestamp()
+    since, until = max(wanted.since, midnight), min(wanted.until, midnight + DAY_SECONDS)
+    count = max(1, -(-day.rows // most))
+    cuts = [since + (until - since) * at / count for at in range(count)]
+    for begin, end in zip(cuts, [*cuts[1:], until], strict=True):
+        yield replace(wanted, since=begin, until=end)
+
+
+def _read_matches(data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> pa.Table:
+    """Files and parts of files are passed over; what is in them is counted all the same."""
+    counted = 0
+
+    def count(date: dt.date, rows: int) -> None:
+        nonlocal counted
+        counted += rows
+        heard(date, rows)
+
+    found = _read(data, date, wanted, count)
+    mine = within(wanted, date) & (ds.field("tenant") == wanted.tenant)
+    heard(date, data.count_rows(filter=mine) - counted)
+    return found
+
+
+def _read(data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> pa.Table:
     where = within(wanted, date)
     if not wanted.all_records:
         where &= ds.field("tenant") == wanted.tenant
@@ -139,6 +176,7 @@ def _read_day(data: Any, date: dt.date, wanted: Wanted) -> pa.Table:
     matcher.add("", wanted.feed)
     parts: list[pa.RecordBatch] = []
     for batch in data.to_batches(columns=[*NUMBERS, "id", *_ATTRIBUTES_ONCE, LABELS], filter=where):
+        heard(date, batch.num_rows)
         parts += _split(batch, matcher, wanted)
     if not parts:
         return data.schema.empty_table()
