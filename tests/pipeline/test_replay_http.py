@@ -1,4 +1,4 @@
-"""The HTTP dry run beyond the log's retention: what the log has no more comes from the lake, and nothing comes twice."""
+"""The HTTP dry run beyond the log's retention: what the log has no more comes from the lake; nothing comes twice."""
 
 from __future__ import annotations
 
