@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 TALLY_SECONDS: Final = 10.0
-"""Between two tallies, while there is anything new."""
-AGAIN_SECONDS: Final = 300.0
-"""Between two that say the same: the cloud keeps them in memory only."""
+"""From a new link to its first tally; each pause is twice the one before, as nobody has asked for these messages..."""
+LONGEST_SECONDS: Final = 1800.0
+"""...up to this, after which the same is said again: the cloud keeps tallies in memory only."""
 
 
 class Tally:
@@ -21,19 +21,23 @@ class Tally:
         """When it is to be asked."""
         self._said: Mapping[str, int] | None = None
         self._said_at = 0.0
+        self._pause = TALLY_SECONDS
 
     def opened(self, now: float) -> None:
         """A new link: it is said anew, once the announcement has gone."""
         self._said = None
+        self._pause = TALLY_SECONDS
         self.due = None if self.counts is None else now + TALLY_SECONDS
 
     def next(self, session: str, now: float) -> bytes | None:
         """What is to be said now, if anything."""
         if self.counts is None or self.due is None or now < self.due:
             return None
-        self.due = now + TALLY_SECONDS
         counts = dict(self.counts())
-        if counts == self._said and now - self._said_at < AGAIN_SECONDS:
+        if counts == self._said and now - self._said_at < LONGEST_SECONDS:
+            self.due = now + self._pause
             return None
         self._said, self._said_at = counts, now
+        self._pause = min(2 * self._pause, LONGEST_SECONDS)
+        self.due = now + self._pause
         return json.dumps({"session": session, "counts": counts}, separators=(",", ":")).encode()
