@@ -46,10 +46,10 @@ class Scene:
 
     broker: Radio
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, readings: dict[str, float], settings: dict[str, Any]) -> None:
         self.air = Air(seed=1)
         self.indications = 0
-        self.readings = {"temperature": 20.0}
+        self.readings = readings
         self.mote = VirtualMote(self.air, "mote", ADDRESS, folder, world=self.readings.get)
         self.mote.configure(
             {
@@ -58,7 +58,7 @@ class Scene:
                 "advert_interval_ms": 200,
                 "watchdog_s": 0,
                 "bonded_writes": False,
-                "sensors": [{"driver": "virtual", "quantities": ["temperature"]}],
+                "sensors": [{"driver": "virtual", "quantities": list(readings)}],
                 **settings,
             }
         )
@@ -95,12 +95,16 @@ class Scene:
 
 
 def on_air(
-    folder: Path, play: Callable[[Scene], Awaitable[T]], speed: float = clock.AS_FAST_AS_POSSIBLE, **settings: Any
+    folder: Path,
+    play: Callable[[Scene], Awaitable[T]],
+    speed: float = clock.AS_FAST_AS_POSSIBLE,
+    readings: dict[str, float] | None = None,
+    **settings: Any,
 ) -> T:
     """Plays a scene in virtual time; the mote is on, and a broker's radio is there as hci0."""
 
     async def main() -> T:
-        scene = Scene(folder, settings)
+        scene = Scene(folder, readings or {"temperature": 20.0}, settings)
         with bleak_backend.install():
             scene.broker = await scene.add_broker()
             scene.mote.power_on()

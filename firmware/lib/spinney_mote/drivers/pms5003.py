@@ -23,7 +23,7 @@ class Pms5003(Sensor):
     limit_ms = _WARM_UP_MS + 2000
     measures = (
         Attribute("pm1", "ug/m3", 1, 1, 0, 10000),
-        Attribute("pm2_5", "ug/m3", 1, 1, 0, 10000, "pm2.5"),
+        Attribute("pm25", "ug/m3", 1, 1, 0, 10000, "pm25"),
         Attribute("pm10", "ug/m3", 1, 1, 0, 10000, "pm10"),
     )
 

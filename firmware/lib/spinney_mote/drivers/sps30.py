@@ -25,7 +25,7 @@ class Sps30(Sensirion):
     limit_ms = _WARM_UP_MS + 1000
     measures = (
         Attribute("pm1", "ug/m3", 1, 1, 0, 1000),
-        Attribute("pm2_5", "ug/m3", 1, 1, 0, 1000, "pm2.5"),
+        Attribute("pm25", "ug/m3", 1, 1, 0, 1000, "pm25"),
         Attribute("pm10", "ug/m3", 1, 1, 0, 1000, "pm10"),
     )
 
