@@ -1,4 +1,4 @@
-"""An ingest in a process of its own, to be killed: `ingest_driver.py URL LAKE END`. Says how far it is in the log."""
+"""An ingest and matching in a process to be killed: `ingest_driver.py URL FOLDER END`. Says how far both are."""
 
 from __future__ import annotations
 
@@ -9,40 +9,53 @@ from pathlib import Path
 from spinney_cloud.pipeline.direct_get import LogServer
 from spinney_cloud.pipeline.ingest import Ingest, IngestError, Plan
 from spinney_cloud.pipeline.lake import Lake
+from spinney_cloud.pipeline.matching_query import Matching, MatchingPlan
 from spinney_cloud.pipeline.scan import Limits
 from spinney_cloud.pipeline.session import session, stop
+from spinney_cloud.pipeline.subscriptions import Where
 
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+LIMITS = Limits(40_000)
 
 
-def main(url: str, lake: str, end: int) -> int:
-    spark = session("ingest", Path(lake).parent / "spark", heap="1g", conf=QUICK_START)
-    ingest = Ingest(spark, Lake(lake), Plan(LogServer(url), limits=Limits(40_000), trigger_seconds=0))
-    ingest.start()
+def main(url: str, folder: Path, end: int) -> int:
+    spark = session("ingest", folder / "spark", heap="1g", conf=QUICK_START)
+    server, lake = LogServer(url), folder / "lake"
+    ingest = Ingest(spark, Lake(lake), Plan(server, limits=LIMITS, trigger_seconds=0))
+    plan = MatchingPlan(Where(server, str(lake)), str(folder / "matching"), limits=LIMITS, trigger_seconds=0)
+    matching = Matching(spark, plan)
+    failed: list[str] = []
 
-    def watch() -> None:
-        said = -1
-        while not ended.wait(0.02):
-            if ingest.status.sequence != said:
-                said = ingest.status.sequence
-                print(said, flush=True)
-            if said >= end:
-                ingest.stop()
-                return
+    def run(query: Ingest | Matching) -> None:
+        try:
+            query.start()
+            query.wait()
+        except IngestError as error:
+            failed.append(str(error))
+            print("ended:", error, flush=True)
+        finally:
+            ended.release()
 
-    ended = threading.Event()
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        ingest.wait()
-    except IngestError as error:
-        print("ended:", error, flush=True)
+    ended = threading.Semaphore(0)
+    for query in (ingest, matching):
+        threading.Thread(target=run, args=(query,)).start()
+    said = -1
+    while not ended.acquire(timeout=0.02):
+        place = min(ingest.status.sequence, matching.status.sequence)
+        if place != said:
+            said = place
+            print(said, flush=True)
+        if said >= end:
+            break
+    ingest.stop()
+    matching.stop()
+    if failed:
         return 3
-    finally:
-        ended.set()
+    for _ in range(2):
+        ended.acquire()
     stop(spark)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

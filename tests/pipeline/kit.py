@@ -7,6 +7,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ import orjson
 
 sys.path.append(str(Path(__file__).parents[1] / "cloud"))
 
+from engine_logs import begins
 from servers import NatsServer
 
 from spinney_cloud.engine.repeats import Repeats
 from spinney_cloud.log_reader import Message
-from spinney_cloud.names import LOG, log_subject
+from spinney_cloud.names import LOG, NOTES, log_subject
 from spinney_cloud.nats_log import NatsLog, read_range
+from spinney_cloud.notes import MATCHER, PIPELINE, Notes
+from spinney_cloud.notes import decode as decode_notes
 from spinney_cloud.pipeline.direct_get import DirectGet, LogServer
-from spinney_cloud.records import Publications, Record, Run, encode, kind_of
+from spinney_cloud.records import Publications, Record, Run, SubscriptionChange, encode, kind_of
 from spinney_cloud.records import decode as decode_record
 from spinney_cloud.settings import Settings
 
@@ -150,3 +154,35 @@ def expected_ids(found: Iterable[Message], windows: tuple[float, float] = (3600.
             repeated = repeats.examine(record.runs, lambda rows=rows: rows, arrival)[0]
             ids += [str(id) for place, id in enumerate(record.ids()) if place not in repeated]
     return ids
+
+
+# ---- subscriptions and what they are told
+
+
+def for_pipeline(sid: str, source: str | dict[str, Any], **others: Any) -> SubscriptionChange:
+    """The record by which a subscription begins that is left to the pipeline."""
+    record = begins(sid, source, **others)
+    return replace(record, value={**(record.value or {}), "options": {"on": "pipeline"}})
+
+
+def for_broker(record: SubscriptionChange) -> SubscriptionChange:
+    """The same without the mark, for the engine."""
+    return record if record.value is None else replace(record, value={**record.value, "options": {}})
+
+
+def told(nats: NatsServer) -> list[Notes]:
+    """The pipeline's messages in the notification log, as if they were the matcher's."""
+    with direct(nats) as log:
+        found = [decode_notes(message.data) for message in log.range(NOTES, 1, log.bounds(NOTES).last)]
+    assert all(each.by == PIPELINE for each in found)
+    return [replace(each, by=MATCHER) for each in found]
+
+
+def in_order(notes: Iterable[Notes]) -> list[tuple[Any, ...]]:
+    """All of each notification with its message's place: what falls due at one record has no order of its own."""
+    found = []
+    for each in notes:
+        for note in each.notes:
+            publication = None if note.row is None else each.publications[note.row]
+            found.append((each.at, each.tenant, each.time, str(note._replace(row=None)), str(publication)))
+    return sorted(found)

@@ -12,18 +12,24 @@ import orjson
 import psutil
 import pyarrow as pa
 import pytest
-from kit import TENANT, air, make_log, messages, put
+from engine_logs import ends
+from kit import TENANT, air, for_broker, for_pipeline, in_order, make_log, messages, put, told
 from servers import NatsServer
 
+from spinney_cloud.engine import Engine
+from spinney_cloud.notes import Notes
 from spinney_cloud.pipeline.decode import Decoder
 from spinney_cloud.pipeline.duplicates import Duplicates, Windows
 from spinney_cloud.pipeline.lake import OBSERVATIONS, TABLES, Lake, with_date
-from spinney_cloud.records import Publications, Run
+from spinney_cloud.records import Publications, Run, SubscriptionChange, decode
+from spinney_cloud.settings import Settings
 
 DRIVER = str(Path(__file__).parent / "ingest_driver.py")
 READINGS = 500_000
 ROWS = 500
 SECONDS = 120.0
+VERSIONS = 5
+"""Of the subscriptions, over the log."""
 
 
 def log_of(readings: int, random_: random.Random) -> list[Publications]:
@@ -37,6 +43,35 @@ def log_of(readings: int, random_: random.Random) -> list[Publications]:
         if random_.random() < 1 / 7:
             sent.append(random_.choice(sent[-20:]))
     return sent
+
+
+def subscriptions(version: int) -> list[SubscriptionChange]:
+    """Of all kinds; some begin, others change or end with each version."""
+    some: list[SubscriptionChange] = []
+    for place in range(4):
+        threshold = 99.4 - place / 10
+        some += [
+            for_pipeline(f"c{place}", f"NO2 > {threshold + version / 20:.2f}"),
+            for_pipeline(f"s{place}", f"WHEN NO2 > {threshold} UNTIL NO2 < 2"),
+            for_pipeline(f"r{place}", f"WHEN NO2 > {threshold} UNTIL NO2 < 1 EACH room"),
+            for_pipeline(
+                f"t{place}", f"TOP 3 OVER LAST {1000 + version} BY NO2 DESC WHERE NO2 > {threshold} EACH room"
+            ),
+            for_pipeline(f"w{place}", f"TOP 2 OVER 1s BY NO2 WHERE NO2 < {0.3 + place / 10}"),
+        ]
+    return [*some, ends("c1")] if version % 2 else some
+
+
+def wanted_notes(nats: NatsServer) -> list[Notes]:
+    """What the notification log must hold: what one engine says that is never interrupted."""
+    engine, told = Engine(Settings()), list[Notes]()
+    for message in messages(nats):
+        record = decode(message.data)
+        if isinstance(record, SubscriptionChange):
+            record = for_broker(record)
+        told += engine.apply(record, message.sequence, message.time)
+    assert not engine.damaged, engine.damage
+    return told
 
 
 def wanted(nats: NatsServer) -> pa.Table:
@@ -71,10 +106,10 @@ def victims(pid: int, what: str) -> list[psutil.Process]:
 
 
 class Driver:
-    """The ingest's process."""
+    """The pipeline's process."""
 
-    def __init__(self, nats: NatsServer, lake: Path, end: int) -> None:
-        command = [sys.executable, DRIVER, nats.url, str(lake), str(end)]
+    def __init__(self, nats: NatsServer, folder: Path, end: int) -> None:
+        command = [sys.executable, DRIVER, nats.url, str(folder), str(end)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.said: list[str] = []
 
@@ -117,20 +152,25 @@ class Driver:
 def kill_and_compare(nats: NatsServer, tmp_path: Path, kills: list[str], readings: int, seed: int) -> None:
     random_ = random.Random(seed)
     make_log(nats)
-    end = put(nats, log_of(readings, random_))
+    log = log_of(readings, random_)
+    for version in range(VERSIONS):
+        part = len(log) // VERSIONS + 1
+        put(nats, [*subscriptions(version), *log[version * part : (version + 1) * part]])
+    end = len(messages(nats))
     lake = Lake(tmp_path / "lake")
     moments = sorted(random_.randrange(1, end) for _ in kills)
     for what, moment in zip(kills, moments, strict=True):
-        driver = Driver(nats, tmp_path / "lake", end)
+        driver = Driver(nats, tmp_path, end)
         driver.until(moment)
         driver.kill(what)
-    last = Driver(nats, tmp_path / "lake", end)
+    last = Driver(nats, tmp_path, end)
     assert last.finish() == 0, last.said
     found = lake.dataset().to_table().sort_by([("log_seq", "ascending"), ("log_row", "ascending")])
     expected = wanted(nats)
     assert expected.num_rows == readings
     assert found.num_rows == readings
     assert found.select(expected.schema.names).cast(expected.schema).equals(expected)
+    assert in_order(told(nats)) == in_order(wanted_notes(nats))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from engine_logs import SETTINGS, begins, ends, readings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kit import in_order
 from test_engine_model import History, histories, log_of
 
 from spinney import Label, Mark, parse
@@ -110,24 +111,14 @@ def engine_says(log: Log) -> list[Notes]:
     return told
 
 
-def as_said(messages: list[Notes]) -> list[tuple[Any, ...]]:
-    """All of each notification; what is due at one record has no order that anybody could rely on."""
-    found = []
-    for each in messages:
-        for note in each.notes:
-            publication = None if note.row is None else each.publications[note.row]
-            found.append((each.at, each.tenant, each.time, str(note._replace(row=None)), str(publication)))
-    return sorted(found)
-
-
 def check_log(history: History, *ends: int) -> list[tuple[Any, ...]]:
     """In batches up to these records and the last; what both say."""
     log = log_of(history)
     pipeline, told = Pipeline(log), list[Notes]()
     for end in (*ends, len(log)):
         told += pipeline.batch([end])
-    assert as_said(told) == as_said(engine_says(log))
-    return as_said(told)
+    assert in_order(told) == in_order(engine_says(log))
+    return in_order(told)
 
 
 def check(history: History, seed: int) -> None:
@@ -138,7 +129,7 @@ def check(history: History, seed: int) -> None:
         ends = random_.sample(range(pipeline.after + 1, len(log) + 1), k=1)
         slices = sorted({*ends, *random_.sample(range(pipeline.after + 1, ends[0] + 1), k=1)})
         told += pipeline.batch(slices)
-    assert as_said(told) == as_said(engine_says(log))
+    assert in_order(told) == in_order(engine_says(log))
 
 
 def test_what_is_due_happens_at_the_first_record_that_is_late_enough() -> None:

@@ -177,7 +177,8 @@ class Subscriptions:
     """All tenants' at one record of the log; `apply` moves on."""
 
     def __init__(self, at: int = 0) -> None:
-        self.at = at
+        self.at = self.changed = at
+        """Of which record it is, and which was the newest that it applied."""
         self.damaged = 0
         """Changes that could not be applied."""
         self._tenants: dict[str, _Tenant] = {}
@@ -188,6 +189,7 @@ class Subscriptions:
     def copy(self) -> Subscriptions:
         """Another that moves on by itself."""
         made = Subscriptions(self.at)
+        made.changed = self.changed
         made._tenants = {name: tenant.copy() for name, tenant in self._tenants.items()}
         return made
 
@@ -205,7 +207,7 @@ class Subscriptions:
 
     def apply(self, record: Record, sequence: int, time: float) -> list[str]:
         """A record of the log; the sources that it announces (no longer), of those that it concerns."""
-        self.at = sequence
+        self.at = self.changed = sequence
         if isinstance(record, Announced):
             return self.tenant(record.tenant).announced(record.sources, record.over, time)
         if isinstance(record, SubscriptionChange):
@@ -276,12 +278,12 @@ def at(where: Where, after: int, version: int | None = None) -> Subscriptions:
     """
     key = (os.getpid(), where, version is None)
     found = _known.pop(key, None)
-    if found is None or found.at > after:
+    if found is None or found.changed > after:
         found = load(where, after)
     elif found.at < after:
         if version is None or version > found.at:
             forward(connection(where.server), found, after)
-        found.at = after
+    found.at = after
     _known[key] = found
     if len(_known) > MAX_KNOWN:
         del _known[next(iter(_known))]

@@ -1,0 +1,104 @@
+"""The running query: the engine's answers through Spark, from start to start, with what changes while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_logs import ends
+from kit import (
+    city,
+    for_broker,
+    for_pipeline,
+    in_order,
+    make_log,
+    messages,
+    publications,
+    put,
+    server_of,
+    told,
+    wait_until,
+)
+from pyspark.sql import SparkSession
+from servers import NatsServer
+
+from spinney import Label, Mark, parse
+from spinney_cloud.engine import Engine
+from spinney_cloud.notes import Notes
+from spinney_cloud.pipeline.matching_query import Matching, MatchingPlan
+from spinney_cloud.pipeline.scan import Limits
+from spinney_cloud.pipeline.subscriptions import Where
+from spinney_cloud.records import Announced, RowLabel, SubscriptionChange, decode
+from spinney_cloud.settings import Settings
+from spinney_cloud.subscriptions import form_of
+
+STATE = "WHEN NO2 > 50 UNTIL NO2 <= 40"
+LOST = {"text": "WHEN NO2 > 98 UNTIL NO2 <= 0", "lost": 1}
+FIRST = [
+    for_pipeline("content", "NO2 > 50 AND room = 'room 3'"),
+    for_pipeline("state", STATE),
+    for_pipeline("room", "WHEN NO2 > 90 UNTIL NO2 <= 10 EACH room"),
+    for_pipeline("top", "TOP 2 OVER 2s BY NO2 DESC EACH room"),
+    for_pipeline("last", "TOP 2 OVER LAST 50 BY NO2"),
+]
+
+
+@contextmanager
+def running(spark: SparkSession, nats: NatsServer, folder: Path) -> Iterator[Matching]:
+    where = Where(server_of(nats), str(folder / "lake"))
+    matching = Matching(spark, MatchingPlan(where, str(folder / "matching"), limits=Limits(2_000), trigger_seconds=0))
+    matching.start()
+    waiter = threading.Thread(target=matching.wait)
+    waiter.start()
+    try:
+        yield matching
+    finally:
+        matching.stop()
+        waiter.join()
+
+
+def engine_says(nats: NatsServer) -> list[Notes]:
+    engine, found = Engine(Settings()), list[Notes]()
+    for message in messages(nats):
+        record = decode(message.data)
+        if isinstance(record, SubscriptionChange):
+            record = for_broker(record)
+        found += engine.apply(record, message.sequence, message.time)
+    return found
+
+
+def labelled(first: int) -> Any:
+    record = city(1, first=first)[0]
+    run = record.runs[0]._replace(epoch=1)
+    mark = Mark(run.source, (1, run.boot, run.first), True)
+    label = RowLabel(0, form_of(parse(STATE)).digest, Label(mark))
+    return type(record)(record.tenant, record.received, (run,), record.rows, (label,))
+
+
+@pytest.mark.slow
+def test_the_query_says_what_the_engine_says(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:
+    """Over two starts, with subscriptions that begin, change and end meanwhile, and with what falls due in silence."""
+    make_log(nats)
+    put(nats, [*FIRST, *city(100)])
+    with running(spark, nats, tmp_path) as matching:
+        wait_until(lambda: matching.status.sequence >= 105, "the log's beginning is answered")
+        changed = [for_pipeline("content", "NO2 > 95"), ends("last"), for_pipeline("new", "TOP 1 OVER 1s BY NO2")]
+        end = put(nats, [*changed, labelled(100), *city(100, first=101), Announced("default", ("m1",), True)])
+        wait_until(lambda: matching.status.sequence >= end, "what came while it ran is answered")
+        assert matching.status.standing == 5
+        assert matching.status.units > 0
+    put(nats, [ends("new"), *city(20, first=201)])
+    with running(spark, nats, tmp_path) as matching:
+        begins = [for_pipeline("new", "TOP 1 OVER 1s BY NO2"), for_pipeline("lost", LOST)]
+        gone = [publications("gone", 1, [{"NO2": 99}]), Announced("default", ("gone",), True)]
+        again = put(nats, [*begins, *city(2, first=221), *gone])
+        wait_until(lambda: matching.status.sequence >= again, "the second start goes on")
+        wait_until(lambda: in_order(told(nats))[-1][0] > again, "what is due happens without anybody's doing")
+        assert matching.status.readings < 100 * 20, "it began anew"
+    found, wanted = told(nats), engine_says(nats)
+    last = found[-1].at
+    assert in_order(found) == in_order(each for each in wanted if each.at <= last)
