@@ -50,8 +50,11 @@ class Counts:
     """Of one mote."""
 
     commits: int = 0
-    events: int = 0
     visits: int = 0
+    events: int = 0
+    samples: int = 0
+    """Those that left it."""
+    kept_back: int = 0
 
 
 class CarriedMote:
@@ -95,9 +98,11 @@ class CarriedMote:
         for index, raw in enumerate(raws):
             sample.put(index, raw)
         if not self._labels.observe(sample):
+            self.counts.kept_back += 1
             return None
         events = [Event.decode(bytes(ring.read(number, 0))) for number in range(ring.first, ring.next)]
         ring.ack(ring.next - 1)
+        self.counts.samples += 1
         self.counts.events += len(events)
         self._visit(events=len(events))
         return join(events, self._plan.entries, self._wanted, self._source, ROWS, _NAMES, time_s)

@@ -35,6 +35,7 @@ from spinney_mobile.presence import Presence
 from spinney_mobile.rules import Rules
 from spinney_mobile.samples import Digest, Sample
 from spinney_mobile.taking import Taking
+from spinney_mobile.tally import Tally
 
 from .footprint_mote import CarriedMote, Pushed
 from .footprint_setting import ABILITIES, FETCHED_S, RESOLUTION, Step, Walk
@@ -122,23 +123,24 @@ class Spent:
     footprint: Footprint = field(default_factory=Footprint)
     announcements: int = 0
     activations: int = 0
+    tallies: int = 0
+    """Of what was sent and spared."""
     readings: int = 0
     unneeded: int = 0
     """Readings outside of what was announced, which go up unfiltered."""
     commits: int = 0
     visits: int = 0
     events: int = 0
-    sent: set[tuple[int, float]] = field(default_factory=set)
-    """The volunteer and the time of each reading that went up."""
+    sent: set[tuple[str, float]] = field(default_factory=set)
+    """The source and the time of each reading that went up."""
 
 
 class Phone:
     """A mobile broker that is carried about, and the mote on it. It is the store of its own readings."""
 
-    def __init__(self, number: int, cloud: Coordinator, filters: Filters, spent: Spent) -> None:
-        self.name = f"v{number}"
-        self.source = f"m{number}"
-        self._number = number
+    def __init__(self, name: str, source: str, cloud: Coordinator, filters: Filters, spent: Spent) -> None:
+        self.name = name
+        self.source = source
         self._cloud = cloud
         self._filters = filters
         self._spent = spent
@@ -161,6 +163,7 @@ class Phone:
         self._presence = Presence(lambda: self._epoch, lambda: False, lambda: self._leases.wanted)
         self._presence.will()
         self._presence.opened(0.0)
+        self._tally = Tally(self._counts)
         self._mote = CarriedMote(self.source, spent.footprint.ble)
         self._is_greeted = False
 
@@ -169,14 +172,24 @@ class Phone:
         lat, long = step.place
         self._here = {"lat": lat, "long": long, "cell": step.cell}
         now = step.time_s
+        if self._tally.due is None:
+            self._tally.opened(now)
         self._announcer.move(step.place, now)
         self._say(now)
         self._say(now + GATHER_SECONDS)
         if self.source not in self._announcer:
             self._announcer.hear(self.source, now)
             self._announcer.describe(self.source, ABILITIES, now)
+        if (tally := self._tally.next(self._presence.session, now)) is not None:
+            self._spent.tallies += 1
+            self._spent.footprint.publish(f"spinney/{self.name}/ann", tally)
         if step.raws is not None:
             self._measure(step.raws, now)
+
+    def _counts(self) -> dict[str, int]:
+        """As a broker tells the cloud of them."""
+        sent = {name: self._taking.counts[name] for name in ("sent", "spared", "bytes_sent", "bytes_spared")}
+        return {**sent, "motes_sent": self._mote.counts.samples, "motes_spared": self._mote.counts.kept_back}
 
     def end(self) -> None:
         """Counts what its mote did."""
@@ -264,14 +277,19 @@ class Phone:
         stored = {"stored": {self.source: (id.boot, id.sequence)}, "batch": batch}
         footprint.answer(f"spinney/{self.name}/reply", orjson.dumps(stored))
         self._spent.readings += 1
-        self._spent.sent.add((self._number, record.publication["time"]))
+        self._spent.sent.add((self.source, record.publication["time"]))
+
+
+def source_of(volunteer: int) -> str:
+    """What a volunteer's mote is called."""
+    return f"m{volunteer}"
 
 
 def play(walk: Walk, texts: Sequence[str], filters: Filters) -> Spent:
     """One run with these subscriptions."""
     spent = Spent()
     cloud = Coordinator(filters, texts)
-    phones = [Phone(number, cloud, filters, spent) for number in range(walk.volunteers)]
+    phones = [Phone(f"v{number}", source_of(number), cloud, filters, spent) for number in range(walk.volunteers)]
     for step in walk.steps:
         phones[step.volunteer].step(step)
     for phone in phones:

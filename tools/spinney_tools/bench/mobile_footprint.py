@@ -31,7 +31,7 @@ from typing import Any, Final
 from .footprint_chart import Line, chart
 from .footprint_others import Others
 from .footprint_setting import HOURS, INTERVAL_S, Asked, Asking, Walk, walk
-from .footprint_spinney import Filters, Spent, play
+from .footprint_spinney import Filters, Spent, play, source_of
 from .footprint_traffic import Footprint
 from .machine import describe
 from .matching import WrongAnswer
@@ -177,7 +177,7 @@ def _run(walked: Walk, coverage: float, asked: Asked, filters: Filters, others: 
 def _check(walked: Walk, asked: Asked, spent: Spent) -> None:
     """What anybody asks for goes up (promise 1)."""
     for place, (volunteer, sample) in enumerate(walked.sampled()):
-        if asked.covered >> place & 1 and (volunteer, sample["time"]) not in spent.sent:
+        if asked.covered >> place & 1 and (source_of(volunteer), sample["time"]) not in spent.sent:
             raise WrongAnswer(f"run {walked.seed}: what volunteer {volunteer} measured at {sample['time']} is missing")
 
 
@@ -212,8 +212,8 @@ def table(found: Found) -> Table:
         f"and a mote that takes a sample each {INTERVAL_S} s. All are ratios to everything up by MQTT: messages of the",
         "uplink without acknowledgements, as the paper counts, and their bytes; bytes with PUBACKs and the cloud's",
         "answers, which only Spinney has; GATT messages between phone and mote, where the others send every sample.",
-        f"What controls acquisition takes {control[0]} messages an hour with CoAP, {control[1]} with CUPUS, {control[2]}",
-        f"with Spinney. CUPUS' and Spinney's lines cross MQTT's, if a sample is taken {crossing}.",
+        f"What controls acquisition takes {control[0]} messages an hour with CoAP, {control[1]} with CUPUS,",
+        f"{control[2]} with Spinney. CUPUS' and Spinney's lines cross MQTT's, if a sample is taken {crossing}.",
     )
     return Table("footprint", describe(), header, rows, notes)
 
