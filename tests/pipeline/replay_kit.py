@@ -74,7 +74,8 @@ def by_engine(log: Iterable[Entry], what: Wanted, first: int = 1) -> list[tuple[
         arrival = max(arrival, time)
         if what.since <= arrival < what.until:
             found += engine.apply(decode(encode(record)), sequence, arrival)
-    found += engine.apply(Tick(), engine.sequence + 1, what.until)
+    if what.until <= arrival:
+        found += engine.apply(Tick(), engine.sequence + 1, what.until)
     return told(found)
 
 

@@ -21,7 +21,7 @@ from ..settings import Settings
 from ..subscriptions import Form, StoredSubscription
 from .decode import flat
 from .lake import Lake
-from .replay_rows import Given, Wanted, given, other_records, tables
+from .replay_rows import Given, Wanted, given, newest_arrival, other_records, tables
 
 OWNER, SID = "replay", "replay"
 """Of the subscription, where it has no others."""
@@ -64,7 +64,8 @@ def replay(
     for item in records(lake, wanted, rows):
         if not _passes(engine, item, wanted.form.kind):
             yield from engine.apply(item.record, item.sequence, item.arrival)
-    yield from engine.apply(Tick(), engine.sequence + 1, wanted.until)
+    if wanted.until <= newest_arrival(lake):  # of what comes after that, nothing is known
+        yield from engine.apply(Tick(), engine.sequence + 1, wanted.until)
 
 
 def _passes(engine: Engine, item: Given, kind: str) -> bool:

@@ -123,6 +123,12 @@ def days(lake: Lake, wanted: Wanted, name: str = OBSERVATIONS) -> list[DaySize]:
     return sorted(day for day in found if first <= day.date <= last)
 
 
+def newest_arrival(lake: Lake) -> float:
+    """The log's time up to which the lake has everything."""
+    actions = [pa.table(lake.table(name).get_add_actions(flatten=True)) for name in (OBSERVATIONS, LOG_RECORDS)]
+    return max((max(found["max.arrival"].to_pylist()) for found in actions if found.num_rows), default=0.0)
+
+
 def tables(
     lake: Lake, wanted: Wanted, progress: Progress | None = None, slice_rows: int = SLICE_ROWS
 ) -> Iterator[pa.Table]:
