@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from uplink_kit import REAL
 
 from spinney.client import Subscriber
 from spinney.client.dialogue import Dialogue
-from spinney_mobile import announcing
 from spinney_mobile.broker import Broker
 from spinney_mobile.cells import H3
 from spinney_mobile.outbox import Outbox
