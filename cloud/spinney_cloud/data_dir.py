@@ -33,6 +33,7 @@ _OURS = frozenset(
         "gateway.boot",
         "delivery.journal",
         "lake",
+        "checkpoints",
     ]
 )
 _ANYBODYS = frozenset(["lost+found", ".gitignore", ".gitkeep"])

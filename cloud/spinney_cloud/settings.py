@@ -228,6 +228,13 @@ class Pipeline(Section):
     """Days that the lake keeps; what is older is removed. All, unless given."""
     vacuum_after: Seconds = 24 * 3600.0
     """Files that are no part of a table any more are deleted after this, for those who still read them."""
+    matching: bool = True
+    """Whether it answers the subscriptions that are marked "on": "pipeline"."""
+    matching_trigger: Seconds = 1.0
+    """Between batches of matching."""
+    checkpoints: Place | None = None
+    """Where matching keeps its state: a folder or a URL; unless given, `checkpoints` in the lake's folder, or in the
+    data directory where the lake is a URL."""
     skip_missing: bool = False
     """Go on where the log begins if records were purged unread; else it stops there and says which."""
 
@@ -272,3 +279,9 @@ class Settings(Section):
     def lake(self) -> str:
         """Where the pipeline's tables are: a folder, or a URL."""
         return self.pipeline.lake or str(self.data / "lake")
+
+    @property
+    def checkpoints(self) -> str:
+        """Where the pipeline keeps its state: a folder, or a URL."""
+        beside = self.data if "://" in self.lake else Path(self.lake)
+        return self.pipeline.checkpoints or str(beside / "checkpoints")

@@ -85,7 +85,9 @@ class Wanted(NamedTuple):
         """What to do, also by what the cloud says of its log, if it is one of this machine."""
         job = job_of(self.settings, _log_of(self.settings), self.server)
         spark = replace(job.spark, master=self.options.master, conf=dict(self.options.conf))
-        return replace(job, spark=spark, plan=replace(job.plan, once=self.options.once))
+        once = self.options.once
+        matching = job.matching and replace(job.matching, once=once)
+        return replace(job, spark=spark, plan=replace(job.plan, once=once), matching=matching)
 
 
 def main(arguments: list[str]) -> int:
@@ -130,6 +132,7 @@ def _described(wanted: Wanted) -> Iterator[str]:
     yield f"log: {wanted.where}"
     yield f"lake: {job.lake}"
     yield f"Spark: {job.spark.master or f'here, {job.spark.cores} cores, heap {job.spark.heap}'}"
+    yield f"matching: {job.matching.checkpoint if job.matching else 'off'}"
     yield f"Java: {version}, {home} ({origin})"
     kept = f"{job.policy.retain_days} days" if job.policy.retain_days else "everything"
     yield f"keeps: {kept}; looked after every {job.policy.every_seconds:g} s"

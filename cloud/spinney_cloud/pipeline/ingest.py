@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,6 +146,8 @@ class Ingest:
         self._writing = threading.Lock()
         self._checkpoint = scratch_folder()
         self._floor = Floor(plan.windows.lookback)
+        self.beside: Callable[[], tuple[int, float]] | None = None
+        """How far another reader of the same process is: a record and its time. The log is kept for it, too."""
 
     # ---- starting and stopping
 
@@ -279,7 +282,9 @@ class Ingest:
     def _tell(self) -> None:
         """The keeper purges no further than our floor."""
         status = self.status
-        floor = self._floor.reach(status.sequence, status.time) if status.time else self._floor.floor
+        place = status.sequence, status.time
+        slowest = place if self.beside is None else min(place, self.beside())
+        floor = self._floor.reach(*slowest) if slowest[1] else self._floor.floor
         position = Position(LOG, floor, status.sequence, status.time)
         try:
             self._log.publish(f"$KV.{READERS}.{PIPELINE}", position.encode())

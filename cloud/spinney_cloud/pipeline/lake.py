@@ -293,10 +293,11 @@ class Lake:
     def retain(self, days: int, name: str = OBSERVATIONS, today: dt.date = dt.date.max) -> int:
         """Remove whole days, so that so many are left up to the newest; how many rows went. Vacuum frees the disk.
 
-        The newest is the table's, or `today` if that is before it: a clock of the log that went astray removes nothing.
+        The newest is the table's, or `today` if that is before it: a clock of the log that went astray removes
+        nothing. A table without dates keeps all.
         """
         table = self.table(name)
-        dates = [dt.date.fromisoformat(each["date"]) for each in table.partitions()]
+        dates = [dt.date.fromisoformat(each["date"]) for each in table.partitions() if "date" in each]
         if not dates:
             return 0
         oldest = min(max(dates), today) - dt.timedelta(days=days - 1)

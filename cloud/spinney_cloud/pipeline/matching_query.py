@@ -140,7 +140,7 @@ class Matching:
         stream = self._spark.readStream.format(NAME).options(**self._options(after)).load()
         shards = Shards(plan.where, plan.state)
         told = stream.groupBy("shard").transformWithState(shards, OUT, "Update", "None")
-        writer = told.writeStream.outputMode("update").foreachBatch(self._take)
+        writer = told.writeStream.queryName("matching").outputMode("update").foreachBatch(self._take)
         writer = writer.option("checkpointLocation", plan.checkpoint)
         if plan.once:
             writer = writer.trigger(availableNow=True)

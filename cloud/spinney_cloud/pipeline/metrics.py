@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from .ingest import Status
 from .maintenance import Done
+from .matching_query import MatchingStatus
 from .progress import Look
 
 
@@ -19,6 +20,7 @@ class Seen(NamedTuple):
     status: Status
     look: Look
     done: Done
+    matching: MatchingStatus | None
 
 
 class PipelineMetrics(Collector):
@@ -46,7 +48,7 @@ class PipelineMetrics(Collector):
 
 
 def _counters(seen: Seen) -> Iterator[tuple[str, str, float]]:
-    status, _, done = seen
+    status, _, done, matching = seen
     yield "rows", "Readings written to the lake.", status.rows
     yield "dead_letters", "Readings and records that could not be decoded.", status.dead
     yield "batches", "Batches, empty ones included.", status.batches
@@ -56,11 +58,20 @@ def _counters(seen: Seen) -> Iterator[tuple[str, str, float]]:
     yield "files_joined", "Files whose rows were joined into others.", done.joined
     yield "files_deleted", "Files that no version of a table had.", done.deleted_files
     yield "rows_removed", "Rows of days beyond the retention.", done.removed_rows
+    if matching is not None:
+        yield "matching_readings", "Readings looked at for subscriptions.", matching.readings
+        yield "matching_notes", "Notifications written.", matching.notes
+        yield "matching_batches", "Batches of matching.", matching.batches
+        yield "matching_damaged", "Records that could not be read.", matching.damaged
 
 
 def _gauges(seen: Seen) -> Iterator[tuple[str, str, float]]:
-    status, look, _ = seen
+    status, look, _, matching = seen
     yield "sequence", "Of the log's last record in the lake.", status.sequence
     yield "behind", "Records that wait, up to the newest with publications.", look.behind(status)
     yield "lag_seconds", "For which the oldest of them has waited.", look.lag_seconds
     yield "batch_seconds", "What the last batch took.", status.batch_seconds
+    if matching is not None:
+        yield "matching_sequence", "Of the log's last record that was matched.", matching.sequence
+        yield "matching_subscriptions", "Subscriptions that the pipeline answers.", matching.standing
+        yield "matching_batch_seconds", "What the last batch of matching took.", matching.batch_seconds

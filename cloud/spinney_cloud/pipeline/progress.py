@@ -30,8 +30,8 @@ class Look:
     newest: int = 0
     """The newest record of the log that has publications."""
     lag_seconds: float = 0.0
-    """For how long the oldest of those has waited that the lake has not yet: by the log's clock, or by ours since it was
-    seen first. The two are never compared: they may differ by any amount."""
+    """For how long the oldest of those has waited that the lake has not yet: by the clock of the log, or by ours since
+    it was seen first. The two are never compared: they may differ by any amount."""
     states: dict[str, StateSize] = field(default_factory=dict)
     """By query."""
     _waiting: tuple[int, float] = (0, 0.0)

@@ -23,14 +23,17 @@ from .duplicates import Windows
 from .ingest import Ingest, Plan, check_start
 from .lake import Lake
 from .maintenance import Maintenance, Policy
+from .matching_query import Matching, MatchingPlan
 from .scan import Limits
 from .session import CORES, HEAP, is_local, prepare, session
+from .subscriptions import Where
 
 logger = logging.getLogger(__name__)
 
 APP = "spinney pipeline"
 ROOM = 2
 """Of a nearly full disk the log has the last part: the lake stops at so many times the floor of the log."""
+CHECKPOINTS = "checkpoints"
 LOCK = "lock"
 """A lake's file that a running pipeline holds."""
 
@@ -71,6 +74,8 @@ class Job:
 
     lake: str
     plan: Plan
+    matching: MatchingPlan | None
+    """None: nothing is matched."""
     policy: Policy
     spark: Spark
     free_floor: int = 0
@@ -94,7 +99,20 @@ def job_of(settings: Settings, log: Log, server: LogServer) -> Job:
     )
     policy = Policy(own.compact, own.retain_days, own.vacuum_after)
     spark = Spark(settings.data / "run" / "spark", cores=own.cores, heap=f"{own.heap >> 20}m")
-    return Job(settings.lake, plan, policy, spark, ROOM * log.free_disk_floor)
+    matching = _matching_plan(settings, plan) if own.matching else None
+    return Job(settings.lake, plan, matching, policy, spark, ROOM * log.free_disk_floor)
+
+
+def _matching_plan(settings: Settings, plan: Plan) -> MatchingPlan:
+    return MatchingPlan(
+        Where(plan.server, settings.lake),
+        f"{settings.checkpoints}/matching",
+        limits=plan.limits,
+        partitions=plan.partitions,
+        windows=plan.windows,
+        trigger_seconds=settings.pipeline.matching_trigger,
+        skip_missing=plan.skip_missing,
+    )
 
 
 @contextmanager
@@ -124,7 +142,7 @@ def _make(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise PlaceError(f"the lake {folder} is a file: choose a folder with --lake")
     folder.mkdir(parents=True, exist_ok=True)
-    names = {entry.name for entry in folder.iterdir()} - {LOCK, "lost+found"}
+    names = {entry.name for entry in folder.iterdir()} - {LOCK, CHECKPOINTS, "lost+found"}
     if names and not any(folder.glob("*/_delta_log")):
         raise PlaceError(f"{folder} holds other things ({min(names)}): choose another folder with --lake")
 
@@ -134,6 +152,7 @@ class Run:
 
     def __init__(self, job: Job, session: Callable[[], SparkSession]) -> None:
         self.ingest: Ingest | None = None
+        self.matching: Matching | None = None
         self.maintenance: Maintenance | None = None
         self.told_to_stop = False
         self.lake = job.lake
@@ -141,6 +160,7 @@ class Run:
         self._session = session
         self._started: list[Part] = []
         self._starting = threading.Lock()
+        self._expected = 0
         self._ending = False
 
     def run(self) -> None:
@@ -151,14 +171,19 @@ class Run:
             spark = self._session()
             self.ingest = Ingest(spark, job.open_lake(), job.plan)
             self.maintenance = Maintenance(job.open_lake(), job.policy)
-            self._live_all([self.ingest], [self.maintenance])
+            parts: list[Part] = [self.ingest]
+            if job.matching is not None:
+                self.matching = matching = Matching(spark, job.matching)
+                self.ingest.beside = lambda: (matching.status.sequence, matching.status.time)
+                parts.append(matching)
+            self._live_all(parts, [self.maintenance])
             if job.plan.once and not self.told_to_stop:
                 self.maintenance.round()
 
     @property
     def working(self) -> bool:
-        """Whether all parts have begun, and none is told to end."""
-        return len(self._started) > 1 and not self._ending
+        """Whether all have begun, and none is told to end."""
+        return 0 < self._expected == len(self._started) and not self._ending
 
     def stop(self) -> None:
         """End all parts, each after what it has under way; waits for that."""
@@ -174,7 +199,8 @@ class Run:
 
     def _live_all(self, parts: Sequence[Part], helpers: Sequence[Part]) -> None:
         """The helpers go on as long as the parts do; the trouble of one ends all."""
-        with ThreadPoolExecutor(len(parts) + len(helpers), "part") as pool:
+        self._expected = len(parts) + len(helpers)
+        with ThreadPoolExecutor(self._expected, "part") as pool:
             lives = [pool.submit(self._live, part) for part in (*parts, *helpers)]
             pending = set(lives)
             while not pending.isdisjoint(lives[: len(parts)]):

@@ -86,11 +86,13 @@ class Pipeline:
     metrics: CollectorRegistry = field(default_factory=CollectorRegistry)
     on_ready: Callable[[], None] = lambda: None
     """Called each time that it has begun its work."""
+    session: SparkSession | None = None
+    """One that there is already, and that is left open."""
     why: str | None = "starting"
     """Why it does not do its work."""
     _run: Run | None = None
     _look: Look = field(default_factory=Look)
-    _session: SparkSession | None = None
+    _opened: SparkSession | None = None
 
     def __post_init__(self) -> None:
         self.metrics.register(PipelineMetrics(self._seen))
@@ -106,8 +108,8 @@ class Pipeline:
                     if await self._live():
                         return
         finally:
-            if self._session is not None:
-                await asyncio.to_thread(stop_session, self._session)
+            if self._opened is not None:
+                await asyncio.to_thread(stop_session, self._opened)
 
     # ---- waiting for the log
 
@@ -185,9 +187,9 @@ class Pipeline:
         return True
 
     def _spark(self, spark: Spark) -> SparkSession:
-        if self._session is None:
-            self._session = open_session(spark)
-        return self._session
+        if self.session is None:
+            self.session = self._opened = open_session(spark)
+        return self.session
 
     # ---- looking at it
 
@@ -213,14 +215,15 @@ class Pipeline:
     def _look_at(self, log: DirectGet, status: Status) -> None:
         with suppress(LogError):  # it is away: what was seen last is told
             look_at_log(log, self._look, status, time.monotonic())
-        if self._session is not None:
-            look_at_state(self._session, self._look)
+        if self.session is not None:
+            look_at_state(self.session, self._look)
 
     def _seen(self) -> Seen | None:
         run = self._run
         if run is None or run.ingest is None or run.maintenance is None:
             return None
-        return Seen(run.ingest.status, self._look, run.maintenance.done)
+        matching = run.matching.status if run.matching else None
+        return Seen(run.ingest.status, self._look, run.maintenance.done, matching)
 
     def health(self) -> dict[str, Any]:
         """For /readyz."""
