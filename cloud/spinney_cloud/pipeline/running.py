@@ -174,7 +174,7 @@ class Run:
             parts: list[Part] = [self.ingest]
             if job.matching is not None:
                 self.matching = matching = Matching(spark, job.matching)
-                self.ingest.beside = lambda: (matching.status.sequence, matching.status.time)
+                self.ingest.beside = lambda: matching.floor  # it needs more than what it has answered
                 parts.append(matching)
             self._live_all(parts, [self.maintenance])
             if job.plan.once and not self.told_to_stop:
