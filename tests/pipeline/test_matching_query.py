@@ -26,9 +26,12 @@ from kit import (
 from pyspark.sql import SparkSession
 from servers import NatsServer
 
-from spinney import Label, Mark, parse
+from spinney import Label, Mark, parse, parse_filter
+from spinney.filter_bytes import filter_bytes
 from spinney_cloud.engine import Engine
 from spinney_cloud.notes import Notes
+from spinney_cloud.pipeline.decode import flat
+from spinney_cloud.pipeline.matching import match_frame, pruned_columns
 from spinney_cloud.pipeline.matching_query import Matching, MatchingPlan
 from spinney_cloud.pipeline.scan import Limits
 from spinney_cloud.pipeline.subscriptions import Where
@@ -102,3 +105,39 @@ def test_the_query_says_what_the_engine_says(spark: SparkSession, nats: NatsServ
     found, wanted = told(nats), engine_says(nats)
     last = found[-1].at
     assert in_order(found) == in_order(each for each in wanted if each.at <= last)
+
+
+EXTRAS: list[dict[str, Any]] = [{}, {"type": "air/no2"}, {"indoors": True}, {"humidity": 3, "lat": 46, "long": 15}, {}]
+FILTERS = {
+    "number": "NO2 > 40",
+    "text": "NO2 = 'high'",
+    "flag": "NO2 = TRUE AND indoors = TRUE",
+    "place": "type = 'air/no2' AND lat > 45.7",
+    "missing": "humidity IS NULL",
+    "all": "TRUE",
+}
+
+
+@pytest.mark.slow
+def test_a_frame_is_matched_by_no_more_columns_than_the_filters_name(spark: SparkSession, nats: NatsServer) -> None:
+    """Also where an attribute is a number here and a text there."""
+    make_log(nats)
+    rows = [{"NO2": value, **more} for value, more in zip((50, "high", True, 7, None), EXTRAS, strict=True)]
+    put(nats, [publications("m1", 1, rows), *city(5)])
+    frame = spark.read.format("spinney").option("url", nats.url).load()
+    filters = {id: filter_bytes(parse_filter(text)) for id, text in FILTERS.items()}
+    found = match_frame(frame, filters, ("id",))
+    evaluated = {id: parse_filter(text) for id, text in FILTERS.items()}
+    wanted = [
+        (row["id"], id)
+        for row in map(flat, frame.toArrow().to_pylist())
+        for id, filter_ in evaluated.items()
+        if filter_.evaluate(row) is True
+    ]
+    assert sorted((row.id, row.subscription) for row in found.collect()) == sorted(wanted)
+    assert set(frame.select("id", *pruned_columns({"x": filters["number"]})).columns) == {
+        "id",
+        "numbers:NO2",
+        "texts:NO2",
+        "flags:NO2",
+    }

@@ -8,6 +8,9 @@ matches the feed of a state or top-k subscription goes to the shard that keeps i
 *On Arrow batches of any frame* (`match_frame`): by mapInArrow, with no more columns than the filters name.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spinney import Label, Matcher, MatcherError, PublicationError
 from spinney.filter_bytes import FilterBytes
@@ -191,13 +195,13 @@ def match_frame(
 
 
 def pruned_columns(filters: Mapping[str, FilterBytes]) -> list[Column]:
-    """The columns that filters look at; of the maps, the entries."""
+    """What filters look at, and no more: columns, and single entries of the maps, `numbers:NO2`."""
     from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
     names = reduce(set.union, (set(each.names) for each in filters.values()), set[str]())
     found = [F.col(name) for name in _FROM_SOURCE if name in names]
-    if others := sorted(names - set(_FROM_SOURCE)):
-        found += [F.map_filter(name, lambda key, _: key.isin(others)).alias(name) for name in _MAPS]
+    for name in sorted(names - set(_FROM_SOURCE)):
+        found += [F.try_element_at(kind, F.lit(name)).alias(f"{kind}:{name}") for kind in _MAPS]
     return found
 
 
@@ -210,10 +214,42 @@ def _match(
 ) -> Iterator[pa.RecordBatch]:
     matcher = _matcher_of(given)
     for batch in batches:
-        found = matcher.match_batch(batch.select([name for name in batch.schema.names if name not in place]))
+        found = matcher.match_batch(attributes_of(batch, place))
         columns = [batch.column(name).take(found["row"]) for name in place]
         subscription = found["id"].cast(pa.string())
         yield pa.RecordBatch.from_arrays([*columns, subscription], names=[*place, "subscription"])
+
+
+def attributes_of(batch: pa.RecordBatch, place: Iterable[str]) -> pa.RecordBatch:
+    """Pruned columns as the core takes them: an attribute is a column, or maps if its type is not always one."""
+    columns: dict[str, pa.Array] = {}
+    kinds: dict[str, dict[str, pa.Array]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        kind, colon, attribute = name.partition(":")
+        if colon and kind in _MAPS:
+            if column.null_count < len(column):
+                kinds.setdefault(attribute, {})[kind] = column
+        elif name not in place:
+            columns[name] = column
+    for attribute, found in kinds.items():
+        if len(found) == 1:
+            columns[attribute] = next(iter(found.values()))
+        else:
+            columns |= {f"{kind}:{attribute}": _as_map(attribute, column) for kind, column in found.items()}
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)) if columns else _bare(batch)
+
+
+def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows without any attribute, for filters that name none, or none that is there."""
+    return pa.RecordBatch.from_arrays([pa.nulls(batch.num_rows)], names=[""])
+
+
+def _as_map(attribute: str, column: pa.Array) -> pa.Array:
+    """The same as a column of maps with one entry, or none."""
+    items = column.drop_null()
+    offsets = pc.cumulative_sum(pc.cast(column.is_valid(), pa.int32()))
+    begin = pa.concat_arrays([pa.array([0], pa.int32()), offsets])
+    return pa.MapArray.from_arrays(begin, pa.repeat(pa.scalar(attribute), len(items)), items)
 
 
 def _matcher_of(given: Mapping[str, tuple[bytes, tuple[str, ...]]]) -> Matcher:

@@ -42,7 +42,7 @@ from .source import NAME, PARTITIONS, register
 from .state import DEFAULT_LIMITS as DEFAULT_STATE_LIMITS
 from .state import Limits as StateLimits
 from .state_spark import OUT, WAKE, Shards
-from .subscriptions import APP, TABLE, Where, changes, initial, save, saved
+from .subscriptions import APP, TABLE, Where, forward, initial, save, saved
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +107,8 @@ class Matching:
 
     def __init__(self, spark: SparkSession, plan: MatchingPlan) -> None:
         self.status = MatchingStatus()
+        self.floor = (0, 0.0)
+        """The record, with its time, up to which a start needs the log no more, but for duplicates of its last W."""
         self._spark = spark
         self._plan = plan
         self._lake = plan.where.open()
@@ -153,11 +155,11 @@ class Matching:
     def _begin(self) -> int:
         """The lake says which subscriptions there are; the record from which on the log says the rest."""
         kept, first = saved(self._lake), self._log.bounds(LOG).first
-        if kept is not None and not (self._plan.skip_missing and kept.at + 1 < first):
-            return kept.at
-        found = initial(self._log, first - 1)
-        save(self._lake, found)
-        return found.at
+        if kept is None or (self._plan.skip_missing and kept.at + 1 < first):
+            kept = initial(self._log, first - 1)
+            save(self._lake, kept)
+        self._saved(kept.at)
+        return kept.at
 
     def _options(self, after: int) -> dict[str, Any]:
         plan = self._plan
@@ -239,14 +241,15 @@ class Matching:
         kept = saved(self._lake)
         if kept is None or kept.at >= after:
             return
-        moved = changes(self._log, kept.at, after)
-        if not moved:
+        if forward(self._log, kept, after):
+            save(self._lake, kept)
+        else:
             self._lake.advance(TABLE, after, APP)
-            return
-        for message, record in moved:
-            kept.apply(record, message.sequence, message.time)
-        kept.at = after
-        save(self._lake, kept)
+        self._saved(after)
+
+    def _saved(self, at: int) -> None:
+        newest = self._log.first_from(LOG, at) if at else None
+        self.floor = (at, newest.time if newest is not None else 0.0)
 
     # ---- time
 

@@ -308,11 +308,13 @@ def load(where: Where, after: int) -> Subscriptions:
     return found
 
 
-def forward(log: DirectGet, found: Subscriptions, upto: int) -> None:
-    """Move on to a record, by those of the log that change the set."""
-    for message, record in changes(log, found.at, upto):
+def forward(log: DirectGet, found: Subscriptions, upto: int) -> int:
+    """Move on to a record, by those of the log that change the set; how many these were."""
+    moves = changes(log, found.at, upto)
+    for message, record in moves:
         found.apply(record, message.sequence, message.time)
     found.at = upto
+    return len(moves)
 
 
 def changes(log: DirectGet, after: int, upto: int) -> list[tuple[Message, Record]]:

@@ -109,7 +109,7 @@ def asked() -> list[Asked]:
     return [
         Asked(
             chance.choice(TYPES),
-            round(chance.uniform(90, 100), 2),
+            round(chance.uniform(95, 100), 2),
             round(chance.uniform(45.75, 45.85), 6),
             round(chance.uniform(15.85, 16.10), 6),
         )
