@@ -177,10 +177,10 @@ class Browser:
         except orjson.JSONDecodeError:
             return False
         match question:
-            case {"resolution": int(resolution)} if 0 <= resolution <= RESOLUTION:
-                self._show_cells(resolution)
             case {"at": int() | float() as at, **more}:
                 self._answers["past"] = self._past(float(at), more.get("resolution"))
+            case {"resolution": int(resolution)} if 0 <= resolution <= RESOLUTION:
+                self._show_cells(resolution)
             case {"series": list(names)} if len(names) <= MAX_SERIES and all(isinstance(one, str) for one in names):
                 series = self._watched.world.series(names)
                 self._answers["series"] = orjson.dumps({"kind": "series", "series": series})

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from ..api.auth import Caller, Right, needs
 from ..api.context import Api, reply
-from ..api.errors import install
+from ..api.errors import Problem, install
 from ..api.explaining import read_subscription
 from ..api.models import MAX_TEXT
 from ..api.sessions import COOKIE, is_own_page
@@ -43,6 +43,7 @@ async def dashboard(app: FastAPI, api: Api) -> AsyncIterator[None]:
     _add_routes(page, live)
     shell.define(api)
     core.app.config.socket_io_js_transports = ["websocket"]
+    core.app.config.quasar_config["loadingBar"]["skipHijack"] = True  # else it runs along with each question of ours
     ui.run_with(
         page,
         title="Spinney",
@@ -120,8 +121,11 @@ async def _log_out(_: Request) -> Response:
 
 
 async def _check(request: Request, _: Annotated[Caller, Depends(needs(Right.SUBSCRIBE))]) -> Response:
-    """Whether a text is a subscription; what kind of, or else where not."""
+    """Whether a text is a subscription; what kind of, or else where not. Half a text is no fault: the answer is 200."""
     text = (await request.body())[: 4 * MAX_TEXT].decode(errors="replace")
     async with api_of(request).slow_work.turn():
-        _subscription, form = await asyncio.to_thread(read_subscription, text)
-    return reply({"kind": form.kind, "normal": form.normal, "cost": form.cost})
+        try:
+            _subscription, form = await asyncio.to_thread(read_subscription, text)
+        except Problem as problem:
+            return reply({"ok": False, "message": problem.detail, **problem.fields})
+    return reply({"ok": True, "kind": form.kind, "normal": form.normal, "cost": form.cost})

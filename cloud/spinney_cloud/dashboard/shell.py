@@ -50,8 +50,9 @@ def define(api: Api) -> None:
             "version": version("spinney"),
         }
         ui.add_head_html(_head(shown))
+        ui.add_body_html('<a class="skip" href="#views">Skip to content</a>')
         _header(caller, views, has_users=api.door.has_users)
-        with ui.element("main").props("id=views tabindex=-1"):
+        with ui.element("div").props("id=views tabindex=-1"):  # NiceGUI's page is the main element already
             for view in views:
                 with ui.element("section").props(f'id="view-{view.name}" aria-labelledby="title-{view.name}" hidden'):
                     _text("h1", view.title).props(f'id="title-{view.name}" tabindex=-1')
@@ -70,14 +71,13 @@ def _head(shown: Mapping[str, object]) -> str:
 
 
 def _header(caller: Caller, views: list[View], *, has_users: bool) -> None:
-    _text("a", "Skip to content").props("href=#views").classes("skip")
     with ui.header().classes("bar"):
         with ui.element("div").classes("brand"):
             _icon("forest")
             _text("span", "Spinney").classes("brand-name")
         with ui.element("nav").props('aria-label="Views"').classes("nav"):
             for view in views:
-                with ui.element("a").props(f'href="#{view.name}" data-view="{view.name}"'):
+                with ui.element("a").props(f'href="#/{view.name}" data-view="{view.name}"'):
                     _icon(view.icon)
                     _text("span", view.title).classes("nav-title")
         with ui.element("div").classes("bar-end"):

@@ -185,6 +185,7 @@ class Watched:
             "now": time.time(),
             "sources": len(self.world.sources),
             "readings": self.world.readings,
+            "minute": self.world.in_last_minute(time.time()),
             "unseen": self._following.unseen,
             "forgotten": self.world.dropped.total(),
             "activity": self.world.activity(time.time()),

@@ -34,6 +34,7 @@ MAX_TEXT: Final = 64
 """Characters of a value that are shown."""
 MAX_CELLS: Final = 1_500
 """That are shown, the busiest first."""
+MINUTE: Final = 60
 RESOLUTION: Final = 9
 """Of the cells in which readings are counted; what is shown is as coarse or coarser."""
 
@@ -67,6 +68,8 @@ class World:
         self.places: dict[str, tuple[float, float]] = {}
         """Where sources were announced, for readings that do not say."""
         self.readings = 0
+        self.minute: deque[tuple[int, int]] = deque(maxlen=MINUTE)
+        """Readings of each second in which there were any."""
         self.dropped: Counter[str] = Counter()
         """Sources and slots forgotten for lack of room."""
         self._slots: deque[Slot] = deque(maxlen=SLOTS)
@@ -100,6 +103,9 @@ class World:
     def count(self, readings: int, at: float) -> None:
         """So many readings came; not each is taken where there are too many."""
         self.readings += readings
+        second = int(at)
+        before = self.minute.pop()[1] if self.minute and self.minute[-1][0] == second else 0
+        self.minute.append((second, before + readings))
         self._slot(at).readings += readings
 
     def _slot(self, at: float) -> Slot:
@@ -152,6 +158,10 @@ class World:
         for cell, readings in total.items():
             coarse[h3.cell_to_parent(cell, min(resolution, RESOLUTION))] += readings
         return [[cell, readings, _outline(cell)] for cell, readings in coarse.most_common(MAX_CELLS)]
+
+    def in_last_minute(self, now: float) -> int:
+        """Readings."""
+        return sum(readings for second, readings in self.minute if now - MINUTE < second <= now)
 
     def activity(self, now: float) -> list[int]:
         """Readings in each slot of the hour, the oldest first."""

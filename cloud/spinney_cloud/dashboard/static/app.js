@@ -35,7 +35,7 @@ async function show(name, byHand) {
   if (byHand) title.focus({ preventScroll: true });
 }
 
-const chosen = () => (views().includes(location.hash.slice(1)) ? location.hash.slice(1) : views()[0]);
+const chosen = () => (views().includes(location.hash.slice(2)) ? location.hash.slice(2) : views()[0]);
 
 function link(is) {
   const pill = $("link");

@@ -50,7 +50,7 @@ function broker(one) {
   return h("li", { class: "row" },
     h("span", { class: "state", dataset: { is: one.away ? "bad" : "good" } }, one.away ? "away" : "here"),
     h("div", { class: "row-main" }, h("strong", {}, one.broker),
-      h("span", { class: "note" }, [`${count(one.sources)} sources`, one.battery === null ? null : `battery ${percent(one.battery)}`, one.epoch === null ? null : `epoch ${one.epoch}`].filter(Boolean).join(" · ")), filters));
+      h("span", { class: "note" }, [`${count(one.sources)} sources`, one.battery === null ? null : `battery ${percent(one.battery)}`].filter(Boolean).join(" · ")), filters));
 }
 
 function drawProcesses() {

@@ -6,6 +6,7 @@ import { about, now } from "./dom.js";
 export const STALE_SECONDS = 900;
 const GLOW_MS = 900;
 const RADIUS = 5.5;
+const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 45], APART = 110; // of the graticule: degrees, pixels
 const RAMP = [[20, 130, 160], [64, 180, 130], [240, 185, 60], [232, 120, 60], [200, 40, 80]]; // low to high
 
 export const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -85,8 +86,8 @@ export const Land = Canvas.extend({
     this.graticule(seen);
   },
   graticule(seen) {
-    const pen = this.pen, span = seen.getEast() - seen.getWest();
-    const step = [45, 30, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001].find((s) => span / s > 8) || 0.001;
+    const pen = this.pen, each = (this.at(seen.getCenter().lat, 1).x - this.at(seen.getCenter().lat, 0).x);
+    const step = STEPS.find((degrees) => degrees * each > APART) || 45;
     const digits = Math.max(0, Math.ceil(-Math.log10(step)));
     pen.strokeStyle = token("--grid");
     pen.fillStyle = token("--grid-text");
@@ -103,7 +104,7 @@ export const Land = Canvas.extend({
       const { y } = this.at(lat, seen.getCenter().lng);
       pen.moveTo(-this.margin, y);
       pen.lineTo(this.canvas.width, y);
-      pen.fillText(`${Math.abs(lat).toFixed(digits)}° ${lat < 0 ? "S" : "N"}`, this.map.getSize().x - 58, y - 4);
+      if (y > 34) pen.fillText(`${Math.abs(lat).toFixed(digits)}° ${lat < 0 ? "S" : "N"}`, this.map.getSize().x - 58, y - 4);
     }
     pen.stroke();
   },

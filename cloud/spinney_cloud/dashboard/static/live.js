@@ -5,8 +5,8 @@ import { about, now, setNow } from "./dom.js";
 export const sources = new Map(); // name -> {name, lat, long, time, values, came}
 export const state = { brokers: [], overview: null, cells: [], notes: [], notesSeen: 0, operations: null, series: {}, past: null, linked: false, frames: 0 };
 
-const MAX_NOTES = 200;
-const listeners = new Map();
+const MAX_NOTES = 200, MAX_TRAILS = 500, MAX_TRAIL = 60, TRAIL_SECONDS = 5;
+const listeners = new Map(), trails = new Map();
 let socket = null, wait = 500, wanted = {};
 
 export function on(kind, listener) {
@@ -27,11 +27,23 @@ function tell(kind, message) {
   for (const listener of listeners.get(kind) || []) listener(message);
 }
 
+// Between the points of the hour that the server keeps: the newest few, as they came.
+function follow(name, time, values) {
+  if (!trails.has(name) && trails.size >= MAX_TRAILS) return;
+  const trail = trails.get(name) || [];
+  if (trail.length && time - trail.at(-1)[0] < TRAIL_SECONDS) return;
+  trail.push([time, values]);
+  trails.set(name, trail.slice(-MAX_TRAIL));
+}
+
 const takers = {
   points({ whole, items }) {
     if (whole) sources.clear();
     const came = performance.now();
-    for (const [name, lat, long, time, values] of items) sources.set(name, { name, lat, long, time, values, came: whole ? 0 : came });
+    for (const [name, lat, long, time, values] of items) {
+      sources.set(name, { name, lat, long, time, values, came: whole ? 0 : came });
+      follow(name, time, values);
+    }
   },
   notes({ whole, items }) {
     if (!whole) state.notesSeen += items.length;
@@ -80,8 +92,8 @@ export const numeric = () => {
 };
 
 export const series = (name, attribute) => {
-  const known = (state.series[name] || []).filter(([, values]) => typeof values[attribute] === "number").map(([time, values]) => [time, values[attribute]]);
-  const newest = sources.get(name);
-  if (newest && typeof newest.values[attribute] === "number" && !(known.length && known.at(-1)[0] >= newest.time)) known.push([newest.time, newest.values[attribute]]);
-  return known.filter(([time]) => time > now() - 3600);
+  const kept = state.series[name] || [], trail = trails.get(name) || [], newest = sources.get(name);
+  const begun = trail[0]?.[0] ?? Infinity, points = [...kept.filter(([time]) => time < begun), ...trail];
+  if (newest && newest.time > (points.at(-1)?.[0] ?? 0)) points.push([newest.time, newest.values]);
+  return points.filter(([time, values]) => time > now() - 3600 && typeof values[attribute] === "number").map(([time, values]) => [time, values[attribute]]);
 };

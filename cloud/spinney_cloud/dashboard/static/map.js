@@ -6,6 +6,7 @@ import { numeric, on, say, series, sources, state, want } from "./live.js";
 import { note } from "./notifications.js";
 import { spared } from "./savings.js";
 
+const LIKED = "spinney-colour", USUAL = ["NO2", "pm25", "pm10", "CO2", "temperature"]; // what dots are coloured by
 const SLOT = 30, SLOTS = 120, FRAME_MS = 50;
 const RESOLUTIONS = [[13, 9], [12, 8], [10, 7], [9, 6], [7, 5], [6, 4], [4, 3], [3, 2], [0, 1]]; // from which zoom on
 let map, land, dots, cells, brokers, tiles;
@@ -24,6 +25,8 @@ export function begin() {
   on("past", () => { dirty = true; drawCells(); });
   on("series", () => { if (chosen) drawSelected(); });
   document.addEventListener("theme", redraw);
+  redraw();
+  measure();
   drawFigures();
   drawLatest();
   drawSelected();
@@ -59,7 +62,7 @@ function makeMap() {
   map = L.map($("map"), { center: [30, 10], zoom: 2, minZoom: 2, maxZoom: 19, zoomSnap: 0.5, attributionControl: false, worldCopyJump: true });
   for (const [pane, depth] of [["land", 150], ["cells", 350], ["brokers", 380], ["dots", 420]]) map.createPane(pane).style.zIndex = depth;
   for (const pane of ["land", "dots"]) map.getPane(pane).style.pointerEvents = "none";
-  L.control.scale({ imperial: false, position: "bottomright" }).addTo(map);
+  L.control.scale({ imperial: false, position: "bottomleft" }).addTo(map);
   L.control.attribution({ prefix: "Natural Earth", position: "bottomright" }).addTo(map);
   land = new Land().addTo(map);
   land.load();
@@ -131,7 +134,8 @@ function drawDots() {
 
 function measure() {
   const names = numeric();
-  if (attribute === null || !names.includes(attribute)) attribute = names.find((name) => name !== "battery") || names[0] || null;
+  const liked = [localStorage.getItem(LIKED), ...USUAL].find((name) => names.includes(name));
+  if (!names.includes(attribute)) attribute = liked || names[0] || null;
   const values = points().map((one) => one.values[attribute]).filter((value) => typeof value === "number").sort((a, b) => a - b);
   range = values.length ? [values[Math.floor(values.length * 0.02)], values[Math.ceil(values.length * 0.98) - 1]] : [0, 1];
   drawTools(names);
@@ -173,7 +177,7 @@ function makeTools() {
   const toggle = (name, label) =>
     h("label", { class: "check" }, h("input", { type: "checkbox", checked: true, onchange: (event) => { visible[name] = event.target.checked; redraw(); } }), label);
   $("map-tools").append(
-    h("label", { class: "field-inline" }, "Colour by", h("select", { id: "colour-by", onchange: (event) => { attribute = event.target.value; measure(); } })),
+    h("label", { class: "field-inline" }, "Colour by", h("select", { id: "colour-by", onchange: (event) => { attribute = event.target.value; localStorage.setItem(LIKED, attribute); measure(); } })),
     h("div", { id: "legend", class: "legend" }),
     toggle("cells", "Reading density"),
     toggle("brokers", "Mobile brokers"));
@@ -189,11 +193,10 @@ function drawTools(names) {
 
 function drawFigures() {
   const seen = state.overview, activity = seen?.activity || [], live = [...sources.values()].filter((one) => one.time > now() - 900).length;
-  const minute = activity.slice(-3, -1).reduce((sum, n) => sum + n, 0);
   const { share, made } = spared();
   const figures = [
     figure("Sources heard", count(live), `of ${count(sources.size)} known`),
-    figure("Readings in the last minute", count(minute), `${count(activity.reduce((sum, n) => sum + n, 0))} in the last hour`),
+    figure("Readings in the last minute", count(seen?.minute || 0), `${count(activity.reduce((sum, n) => sum + n, 0))} in the last hour`),
     figure("Mobile brokers", count(state.brokers.filter((one) => !one.away).length), state.brokers.some((one) => one.away) ? `${state.brokers.filter((one) => one.away).length} away` : "all connected"),
     figure("Spared", made ? percent(share) : "–", made ? "of the messages were never sent" : "nothing counted yet", "good"),
   ];
@@ -209,7 +212,7 @@ function drawLatest() {
   }
   const newest = state.notes.slice(0, 5);
   if (!newest.length) body.replaceChildren(empty("notifications_none", "Nothing yet", "What your subscriptions find appears here."));
-  else body.replaceChildren(h("ul", { class: "notes" }, newest.map(note)), h("a", { href: "#notifications", class: "more" }, "All notifications"));
+  else body.replaceChildren(h("ul", { class: "notes" }, newest.map(note)), h("a", { href: "#/notifications", class: "more" }, "All notifications"));
 }
 
 function drawSelected() {

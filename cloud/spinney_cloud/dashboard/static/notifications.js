@@ -13,9 +13,9 @@ export function note(one) {
   return h("li", { class: "told" },
     h("span", { class: "badge", dataset: { why: one.why } }, one.rank ? `no. ${one.rank}` : MEANING[one.why] || one.why),
     h("div", { class: "told-what" },
-      h("div", {}, h("strong", {}, one.sid), publication.source ? ` · ${publication.source}` : one.scope !== undefined ? ` · ${shown(one.scope)}` : ""),
-      h("div", { class: "chips" }, values.map(([name, value]) => h("span", { class: "tag" }, `${name} ${shown(value)}`)), one.reason && h("span", { class: "tag" }, one.reason))),
-    h("time", { class: "note" }, atSeconds(one.time)));
+      h("strong", {}, one.sid), publication.source ? ` · ${publication.source}` : one.scope !== undefined ? ` · ${shown(one.scope)}` : ""),
+    h("time", { class: "note" }, atSeconds(one.time)),
+    h("div", { class: "chips" }, values.map(([name, value]) => h("span", { class: "tag" }, `${name} ${shown(value)}`)), one.reason && h("span", { class: "tag" }, one.reason)));
 }
 
 export function begin() {

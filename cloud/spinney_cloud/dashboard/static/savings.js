@@ -22,9 +22,9 @@ export function tiers() {
     bytes: size, charge: mobile.map((n, i) => charge(MOBILE, n, size[i])) });
   const counts = state.operations?.counts;
   if (counts) {
-    const readings = Math.max(0, (counts.readings || 0) - (counts.duplicates || 0)), matched = Math.min(readings, counts.matched || 0);
-    const each = counts.received ? (counts.bytes || 0) / counts.received : 0, cloud = [matched, readings - matched];
-    found.push({ name: "Cloud", icon: "cloud", what: "Readings that were passed on to a subscriber, or to none", messages: cloud, bytes: cloud.map((n) => n * each), charge: null });
+    const readings = Math.max(0, (counts.readings || 0) - (counts.duplicates || 0)), told = Math.min(readings, counts.notes || 0);
+    const each = counts.received ? (counts.bytes || 0) / counts.received : 0, cloud = [told, readings - told];
+    found.push({ name: "Cloud", icon: "cloud", what: "Notifications sent, and readings that nobody had to be told of", messages: cloud, bytes: cloud.map((n) => n * each), charge: null });
   }
   return found;
 }

@@ -47,6 +47,10 @@ async function check(text) {
   try {
     const form = await api("POST", `${about.base}/check`, text, "text/plain");
     if (turn !== asked) return;
+    if (!form.ok) {
+      refused(form);
+      return;
+    }
     verdict("good", `Valid: ${form.kind}, ${form.cost === "indexed" ? "found by the index" : "every reading is looked at"}`);
     ready(true);
   } catch (error) {
@@ -120,7 +124,7 @@ async function explain(text, where = refused) {
   }
 }
 
-const VERDICTS = { true: ["good", "matches"], false: ["bad", "does not"], null: ["", "unknown"] };
+const VERDICTS = { true: ["good", "matches", "true"], false: ["bad", "no match", "false"], null: ["", "unknown", "unknown"] };
 
 function explained(result) {
   const [tone, word] = VERDICTS[result.verdict];
@@ -131,7 +135,7 @@ function explained(result) {
 }
 
 function tree(part) {
-  const [tone, word] = VERDICTS[part.verdict];
+  const [tone, , word] = VERDICTS[part.verdict];
   const values = Object.entries(part.values || {}).map(([name, value]) => `${name} = ${shown(value)}`).join(", ");
   return h("li", {}, h("code", {}, part.text), " ", h("span", { class: "state small", dataset: { is: tone } }, word), values ? h("span", { class: "note" }, ` ${values}`) : null,
     part.parts?.length ? h("ul", { class: "parts" }, part.parts.map(tree)) : null);
