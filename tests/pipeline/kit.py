@@ -18,6 +18,7 @@ sys.path.append(str(Path(__file__).parents[1] / "cloud"))
 from engine_logs import begins
 from servers import NatsServer
 
+from spinney_cloud.engine import Engine
 from spinney_cloud.engine.repeats import Repeats
 from spinney_cloud.log_reader import Message
 from spinney_cloud.names import LOG, NOTES, log_subject
@@ -176,6 +177,18 @@ def told(nats: NatsServer) -> list[Notes]:
         found = [decode_notes(message.data) for message in log.range(NOTES, 1, log.bounds(NOTES).last)]
     assert all(each.by == PIPELINE for each in found)
     return [replace(each, by=MATCHER) for each in found]
+
+
+def engine_says(nats: NatsServer) -> list[Notes]:
+    """What one engine makes of the log that is never interrupted, had it all subscriptions itself."""
+    engine, found = Engine(Settings()), list[Notes]()
+    for message in messages(nats):
+        record = decode_record(message.data)
+        if isinstance(record, SubscriptionChange):
+            record = for_broker(record)
+        found += engine.apply(record, message.sequence, message.time)
+    assert not engine.damaged, engine.damage
+    return found
 
 
 def in_order(notes: Iterable[Notes]) -> list[tuple[Any, ...]]:

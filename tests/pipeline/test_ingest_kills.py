@@ -13,16 +13,13 @@ import psutil
 import pyarrow as pa
 import pytest
 from engine_logs import ends
-from kit import TENANT, air, for_broker, for_pipeline, in_order, make_log, messages, put, told
+from kit import TENANT, air, engine_says, for_pipeline, in_order, make_log, messages, put, told
 from servers import NatsServer
 
-from spinney_cloud.engine import Engine
-from spinney_cloud.notes import Notes
 from spinney_cloud.pipeline.decode import Decoder
 from spinney_cloud.pipeline.duplicates import Duplicates, Windows
 from spinney_cloud.pipeline.lake import OBSERVATIONS, TABLES, Lake, with_date
-from spinney_cloud.records import Publications, Run, SubscriptionChange, decode
-from spinney_cloud.settings import Settings
+from spinney_cloud.records import Publications, Run, SubscriptionChange
 
 DRIVER = str(Path(__file__).parent / "ingest_driver.py")
 READINGS = 500_000
@@ -60,18 +57,6 @@ def subscriptions(version: int) -> list[SubscriptionChange]:
             for_pipeline(f"w{place}", f"TOP 2 OVER 1s BY NO2 WHERE NO2 < {0.3 + place / 10}"),
         ]
     return [*some, ends("c1")] if version % 2 else some
-
-
-def wanted_notes(nats: NatsServer) -> list[Notes]:
-    """What the notification log must hold: what one engine says that is never interrupted."""
-    engine, told = Engine(Settings()), list[Notes]()
-    for message in messages(nats):
-        record = decode(message.data)
-        if isinstance(record, SubscriptionChange):
-            record = for_broker(record)
-        told += engine.apply(record, message.sequence, message.time)
-    assert not engine.damaged, engine.damage
-    return told
 
 
 def wanted(nats: NatsServer) -> pa.Table:
@@ -170,7 +155,7 @@ def kill_and_compare(nats: NatsServer, tmp_path: Path, kills: list[str], reading
     assert expected.num_rows == readings
     assert found.num_rows == readings
     assert found.select(expected.schema.names).cast(expected.schema).equals(expected)
-    assert in_order(told(nats)) == in_order(wanted_notes(nats))
+    assert in_order(told(nats)) == in_order(engine_says(nats))
 
 
 @pytest.mark.slow

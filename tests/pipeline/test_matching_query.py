@@ -12,11 +12,10 @@ import pytest
 from engine_logs import ends
 from kit import (
     city,
-    for_broker,
+    engine_says,
     for_pipeline,
     in_order,
     make_log,
-    messages,
     publications,
     put,
     server_of,
@@ -28,15 +27,12 @@ from servers import NatsServer
 
 from spinney import Label, Mark, parse, parse_filter
 from spinney.filter_bytes import filter_bytes
-from spinney_cloud.engine import Engine
-from spinney_cloud.notes import Notes
 from spinney_cloud.pipeline.decode import flat
 from spinney_cloud.pipeline.matching import match_frame, pruned_columns
 from spinney_cloud.pipeline.matching_query import Matching, MatchingPlan
 from spinney_cloud.pipeline.scan import Limits
 from spinney_cloud.pipeline.subscriptions import Where
-from spinney_cloud.records import Announced, RowLabel, SubscriptionChange, decode
-from spinney_cloud.settings import Settings
+from spinney_cloud.records import Announced, RowLabel
 from spinney_cloud.subscriptions import form_of
 
 STATE = "WHEN NO2 > 50 UNTIL NO2 <= 40"
@@ -62,16 +58,6 @@ def running(spark: SparkSession, nats: NatsServer, folder: Path) -> Iterator[Mat
     finally:
         matching.stop()
         waiter.join()
-
-
-def engine_says(nats: NatsServer) -> list[Notes]:
-    engine, found = Engine(Settings()), list[Notes]()
-    for message in messages(nats):
-        record = decode(message.data)
-        if isinstance(record, SubscriptionChange):
-            record = for_broker(record)
-        found += engine.apply(record, message.sequence, message.time)
-    return found
 
 
 def labelled(first: int) -> Any:
