@@ -22,9 +22,13 @@ from spinney_cloud.snapshots import Snapshots
 from spinney_cloud.subscription_journal import Journal
 
 
+LATER = 4e9
+"""Notifications are no older than their record."""
+
+
 def message(at: int, part: int = 0, by: str = PIPELINE) -> Notes:
     note = Note("ana", "air", "match", None, 0, f"m1:1:{at}")
-    return Notes("default", at, float(at), part, True, ({"id": f"m1:1:{at}"},), (note,), by)
+    return Notes("default", at, LATER, part, True, ({"id": f"m1:1:{at}"},), (note,), by)
 
 
 def stored(log: DirectGet) -> list[tuple[int, int, str]]:
