@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -79,17 +78,3 @@ def test_a_source_distribution_holds_what_a_build_needs_and_nothing_built(tmp_pa
     assert {f"native/{name}" for name in needed} | {"LICENSE", "pyproject.toml"} <= names
     assert any(name.startswith("native/src/") for name in names)
     assert not [name for name in names if name.endswith((".so", ".o")) or ".venv" in name]
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_an_empty_environment_installs_and_runs_it(tmp_path: Path, kind: str) -> None:
-    file = built(kind, tmp_path / "dist")
-    venv.create(tmp_path / "empty", with_pip=True)
-    bin_folder = tmp_path / "empty/bin"
-    environment = {"PYTHONPATH": "", "SPINNEY_REQUIRE_NATIVE": "1"}
-    run(bin_folder / "python", "-m", "pip", "install", "--quiet", file, cwd=tmp_path, **environment)
-    assert run(bin_folder / "python", "-c", SMOKE, cwd=tmp_path, **environment).startswith("['a']")
-    assert "usage: spinney" in run(bin_folder / "spinney", cwd=tmp_path, **environment)
-    installed = run(bin_folder / "python", "-m", "pip", "list", cwd=tmp_path, **environment)
-    assert "pyspark" not in installed
