@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 TALLY_SECONDS: Final = 10.0
-"""From a new link to its first tally; each pause is twice the one before, as nobody has asked for these messages..."""
-LONGEST_SECONDS: Final = 1800.0
+"""From a new link to its first tally."""
+GROWTH: Final = 4.0
+"""So much longer than the one before is each pause between tallies, as nobody has asked for these messages..."""
+LONGEST_SECONDS: Final = 3600.0
 """...up to this, after which the same is said again: the cloud keeps tallies in memory only."""
 
 
@@ -38,6 +40,6 @@ class Tally:
             self.due = now + self._pause
             return None
         self._said, self._said_at = counts, now
-        self._pause = min(2 * self._pause, LONGEST_SECONDS)
+        self._pause = min(GROWTH * self._pause, LONGEST_SECONDS)
         self.due = now + self._pause
         return json.dumps({"session": session, "counts": counts}, separators=(",", ":")).encode()
