@@ -4,7 +4,7 @@
     python -m spinney_tools.make_land package/land-50m.json
 
 Natural Earth is in the public domain. The file holds rings of whole hundredths of a degree, longitude then latitude,
-each point as the step from the one before.
+each point as the step from the one before. Rings that cross the antimeridian go on beyond 180 degrees.
 """
 
 from __future__ import annotations
@@ -50,7 +50,17 @@ def land(topology: dict[str, Any]) -> Iterator[list[Point]]:
     for geometry in topology["objects"]["land"]["geometries"]:
         for ring in chain.from_iterable(geometry["arcs"]):
             parts = [arcs[number] if number >= 0 else arcs[~number][::-1] for number in ring]
-            yield list(chain(parts[0], *(part[1:] for part in parts[1:])))
+            yield unwrapped(list(chain(parts[0], *(part[1:] for part in parts[1:]))))
+
+
+def unwrapped(ring: list[Point]) -> list[Point]:
+    """Without jumps from one side of the map to the other; one that goes around the pole is closed along it."""
+    turns = accumulate((round((a[0] - b[0]) / 360) for a, b in pairwise(ring)), initial=0)
+    found = [(x + 360 * turn, y) for (x, y), turn in zip(ring, turns, strict=True)]
+    if abs(found[-1][0] - found[0][0]) > 180:
+        pole = math.copysign(90, found[0][1])
+        found += [(found[-1][0], pole), (found[0][0], pole), found[0]]
+    return found
 
 
 def area(ring: Sequence[Point]) -> float:

@@ -62,7 +62,8 @@ export const Land = Canvas.extend({
         lat += steps[i + 1];
         points.push([lat / scale, long / scale]);
       }
-      return { points, bounds: L.latLngBounds(points) };
+      const longs = points.map(([, long]) => long);
+      return { points, west: Math.min(...longs), east: Math.max(...longs) };
     });
     if (this.map) this.draw();
   },
@@ -70,13 +71,15 @@ export const Land = Canvas.extend({
     this.clear();
     const pen = this.pen, seen = this.map.getBounds().pad(0.4);
     pen.beginPath();
-    for (const { points, bounds } of this.rings) {
-      if (!seen.intersects(bounds)) continue;
-      points.forEach(([lat, long], i) => {
-        const { x, y } = this.at(Math.max(-85, lat), long);
-        if (i) pen.lineTo(x, y); else pen.moveTo(x, y);
-      });
-      pen.closePath();
+    for (const { points, west, east } of this.rings) {
+      for (const turn of [-360, 0, 360]) {
+        if (west + turn > seen.getEast() || east + turn < seen.getWest()) continue;
+        points.forEach(([lat, long], i) => {
+          const { x, y } = this.at(Math.max(-85, lat), long + turn);
+          if (i) pen.lineTo(x, y); else pen.moveTo(x, y);
+        });
+        pen.closePath();
+      }
     }
     pen.fillStyle = token("--land");
     pen.fill("evenodd");

@@ -184,6 +184,7 @@ function makeTools() {
 }
 
 function drawTools(names) {
+  $("map-tools").dataset.values = names.length ? "some" : "none";
   const select = $("colour-by"), known = [...select.options].map((option) => option.value).join();
   if (known !== names.join()) select.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
   if (attribute) select.value = attribute;
