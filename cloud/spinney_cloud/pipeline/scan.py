@@ -39,9 +39,10 @@ class LogTrimmed(Exception):
         super().__init__(
             f"the log begins at record {first}, but the pipeline has read up to {after} only: "
             f"records {after + 1} to {first - 1} were purged unread. They may be in a backup of the log "
-            f"(spinney cloud restore). To go on without them, start once with --skip-missing "
-            f"(of the source: option on_trimmed=skip); the gap stays in the lake's history. So that it does not happen "
-            f"again, set log.pipeline = true: the keeper then waits for the reader `{PIPELINE}`"
+            f"(spinney cloud restore). To go on without them, start once with --skip-missing (of spinney cloud: "
+            f"--pipeline-skip-missing; of the source: option on_trimmed=skip); the gap is noted in the lake's dead "
+            f"letters. So that it does not happen again, set log.pipeline = true: the keeper then waits for the reader "
+            f"`{PIPELINE}`"
         )
         self.after = after
         self.first = first
