@@ -178,6 +178,12 @@ class Broker:
         """Attributes that all publications of a source have."""
         return self.locating.constants(source, self.rules.may_touch)
 
+    def unpublish(self, id: str) -> None:
+        """A local publisher withdraws a reading."""
+        self.taking.valid.unpublish(id)
+        if self.uplink is not None:
+            self.uplink.unpublish(id)
+
     # ---- what is active -----------------------------------------------------------------------------------------
 
     def _activated(self, added: Sequence[ActiveFilter], dropped: Sequence[Digest], leases: Mapping[str, Lease]) -> None:

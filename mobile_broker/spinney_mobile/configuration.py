@@ -306,8 +306,12 @@ def _conflicts(settings: Settings, sources: Mapping[str, str]) -> Iterator[str]:
     ):
         if (user is None) != (password is None):
             yield f"{at(f'{section}.user', f'{section}.password_file')}: user and password_file go together"
-    if (cloud.certificate is None) != (cloud.key is None):
-        yield f"{at('cloud.certificate', 'cloud.key')}: certificate and key go together"
+    for section, certificate, key in (
+        ("cloud", cloud.certificate, cloud.key),
+        ("local", settings.local.certificate, settings.local.key),
+    ):
+        if (certificate is None) != (key is None):
+            yield f"{at(f'{section}.certificate', f'{section}.key')}: certificate and key go together"
     place = settings.place
     if (place.lat is None or place.long is None) and place.kind == "fixed":
         yield f"{at('place.kind')}: a fixed place needs lat and long"

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import warnings
 from collections import OrderedDict
@@ -31,7 +32,7 @@ from .listening import Taken
 from .local import LocalPort
 from .local.port import read_passwords
 from .outbox import Outbox
-from .settings import Settings
+from .settings import Local, Settings
 from .status import Status
 from .watchdog import EXIT_CODE, AdapterLost
 from .web import WebApp, WebServer, listen
@@ -113,7 +114,12 @@ class Running:
         settings = self._settings
         passwords = None if settings.local.password_file is None else _passwords(settings.local.password_file)
         local = self._local = LocalPort(
-            broker, data.path, subscriptions=settings.local.subscriptions, passwords=passwords
+            broker,
+            data.path,
+            subscriptions=settings.local.subscriptions,
+            passwords=passwords,
+            tls=_tls(settings.local),
+            unpublish=broker.unpublish,
         )
         local.configured(settings.client, _own(settings))
         broker.notifications = lambda: list(local.subscriptions.recent)
@@ -142,7 +148,7 @@ class Running:
         if self._web_listener is not None:
             parts.append(f"page {_url('http', self._web_listener)}/")
         if self._local_listener is not None:
-            parts.append(f"local {_url('mqtt', self._local_listener)}")
+            parts.append(f"local {_url('mqtts' if settings.local.key else 'mqtt', self._local_listener)}")
         line = f"ready: {', '.join(parts)}"
         print(line, flush=True)
         if self._web_listener is not None and not is_loopback(settings.web.host):
@@ -201,6 +207,7 @@ class Running:
         if self._local is not None:
             counts |= {f"local_{name}": count for name, count in self._local.server.counts.items()}
             counts["local_notifications"] = self._local.subscriptions.told
+            counts["local_valid_dropped"] = self._local.subscriptions.valid.dropped
         if self._home is not None:
             counts |= {f"home_assistant_{name.replace(' ', '_')}": n for name, n in self._home.counts.items()}
         status.counts = counts
@@ -245,6 +252,19 @@ def _passwords(file: Path) -> dict[str, str]:
         return read_passwords(file)
     except (OSError, ValueError) as error:
         raise StartError(f"local.password_file: {error}") from None
+
+
+def _tls(local: Local) -> ssl.SSLContext | None:
+    if local.certificate is None or local.key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(local.certificate, local.key)
+    except ssl.SSLError as error:
+        raise StartError(f"local.certificate {local.certificate} and local.key {local.key}: {error.reason}") from None
+    except OSError as error:
+        raise StartError(f"local.certificate {local.certificate}, local.key {local.key}: {error.strerror}") from None
+    return context
 
 
 def _listener(section: str, host: str, port: int | None) -> socket.socket | None:

@@ -295,6 +295,10 @@ class Local:
     """Where it listens. Beyond loopback it wants password_file."""
     password_file: Path | None = None
     """Lines `client:password`; only readable by this broker's user."""
+    certificate: Path | None = None
+    """For TLS, with key; then the port speaks nothing else."""
+    key: Path | None = None
+    """Of that certificate."""
     subscriptions: Count = 1_000
     """Of all local clients together."""
 

@@ -30,6 +30,7 @@ from .presence import Presence
 from .settings import Settings
 from .status import UplinkStatus
 from .tally import Tally
+from .withdrawals import Withdrawals
 
 FLUSH_SECONDS: Final = 5.0
 """For what is under way, when it is asked to stop; the rest goes up after the next start."""
@@ -53,6 +54,8 @@ class Counts:
     """How often all that was under way was sent again, for want of an answer."""
     lost: int = 0
     """How often the link was lost."""
+    withdrawals_dropped: int = 0
+    """Withdrawn readings of which the cloud was never told, for want of room."""
     unreadable: int = 0
     """Replies that made no sense."""
 
@@ -79,6 +82,7 @@ class Uplink:
         self._leases = leases
         self._dead = dead_letters
         self._presence = Presence(lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted)
+        self._withdrawals = Withdrawals(outbox.state(), outbox.keep)
         self._batches = Batches(outbox, leases, secrets.token_hex(6))
         self._sent: dict[int, str] = {}  # batches by the number of the server's acknowledgement
         self._connection: LoopConnection | None = None
@@ -161,6 +165,12 @@ class Uplink:
             self._presence.lease_changed(time.monotonic())
             self._wake()
 
+    def unpublish(self, id: str) -> None:
+        """A reading is no longer valid: the cloud is told, however long that takes."""
+        self._withdrawals.add(id)
+        self.counts.withdrawals_dropped = self._withdrawals.dropped
+        self._wake()
+
     @property
     def connected(self) -> bool:
         """Whether the link is up at this moment."""
@@ -193,6 +203,7 @@ class Uplink:
         now = time.monotonic()
         self._sent.clear()
         self._presence.opened(now)
+        self._withdrawals.opened()
         self.tally.opened(now)
         self._batches.opened(now)
 
@@ -220,14 +231,17 @@ class Uplink:
             connection.publish(self._access.topic("ann"), announcement)
         if (tally := self.tally.next(self._presence.session, now)) is not None:
             connection.publish(self._access.topic("ann"), tally)
+        if (withdrawal := self._withdrawals.next(now)) is not None:
+            connection.publish(self._access.topic("unpub"), withdrawal)
+            return now
         self._batches.look(now)
         if (message := self._batches.next(now)) is not None:
             self._sent[connection.publish(self._access.topic("pub"), message.payload)] = message.batch
             self.counts.batches += 1
             self.counts.bytes_sent += len(message.payload)
             return now  # events first: between two batches others have their turn
-        dues = [due for due in (self._batches.due(now), self._presence.due, self.tally.due) if due is not None]
-        return min(dues, default=None)
+        dues = (self._batches.due(now), self._presence.due, self.tally.due, self._withdrawals.due)
+        return min((due for due in dues if due is not None), default=None)
 
     def _unanswered(self) -> None:
         self.counts.resent += 1
@@ -268,6 +282,8 @@ class Uplink:
     def _replied(self, reply: dict[str, Any]) -> None:
         if reply.get("request") == "ann":
             self._answered(reply)
+        if reply.get("request") == "unpub":
+            self._withdrawals.replied(reply)
         before = self._batches.max_payload
         stored, refusals = self._batches.told(reply, time.monotonic())
         self.counts.stored += len(stored)

@@ -46,6 +46,10 @@ class Valid:
             self._kept.popitem(last=False)
             self.dropped += 1
 
+    def unpublish(self, id: str) -> None:
+        """It is not valid any more."""
+        self._kept.pop(id, None)
+
     def wanted_by(self, added: Iterable[ActiveFilter], now: float) -> list[Kept]:
         """What newly active content feeds want of it, which goes up now."""
         tests = [compile_filter(one.feed) for one in added if one.kind == "content"]

@@ -46,8 +46,11 @@ class Sink:
 
     def sampled(self, sample: Sample) -> None:
         self.samples.append(sample)
-        id = PublicationId(sample.source, sample.boot or 0, sample.sequence or len(self.samples))
-        publication = {"id": str(id), "source": sample.source, "time": sample.time, **sample.values}
+        sequence = len(self.samples) if sample.sequence is None else sample.sequence
+        id = PublicationId(sample.source, sample.boot or 0, sequence)
+        publication: dict[str, Any] = {"id": str(id), "source": sample.source, "time": sample.time, **sample.values}
+        if sample.valid_for is not None:
+            publication["valid_for"] = sample.valid_for
         assert self.port is not None
         self.port.taken(Taken(id, publication, sample, wanted=False))
 
@@ -57,6 +60,7 @@ class RunningPort:
 
     def __init__(self, folder: Path, *, passwords: Mapping[str, str] | None = None, subscriptions: int = 100) -> None:
         self.sink = Sink()
+        self.unpublished: list[str] = []
         self.folder = folder
         self._given = {"passwords": passwords, "subscriptions": subscriptions}
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -75,7 +79,8 @@ class RunningPort:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.sink.port = LocalPort(self.sink, self.folder, **self._given)  # type: ignore[arg-type]  # as given
+        given: Any = self._given
+        self.sink.port = LocalPort(self.sink, self.folder, unpublish=self.unpublished.append, **given)
         self._serving = asyncio.create_task(self.port.run(self._listener))
         self._ready.set()
         with suppress(asyncio.CancelledError):

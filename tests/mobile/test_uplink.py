@@ -79,6 +79,31 @@ def test_what_is_appended_is_stored_in_order_and_leaves(cloud: Cloud, tmp_path: 
     run(scenario())
 
 
+def test_what_a_local_publisher_withdraws_is_withdrawn_at_the_cloud_whatever_ends_in_between(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        port = cloud.port("MQTT")
+        edge = await Edge(tmp_path, "w", port).start()
+        await begun(edge, "w1")
+        edge.send(1, "w1", valid_for=3600)
+        edge.send(2, "w1", valid_for=3600)
+        await edge.drained()
+        await edge.kill()
+        edge = await Edge(tmp_path, "w", port).start()
+        edge.uplink.unpublish("w1:1:1")
+        await edge.kill()
+        async with Edge(tmp_path, "w", port) as edge:
+            await until(lambda: not any(key.startswith("unpub:") for key in edge.outbox.state()), "the cloud's answer")
+            with hearing(port, "source = 'w1'", "wim") as found:
+                await begun(edge, "w1")
+                edge.send(3, "w1")
+                await until(lambda: len(found) >= 2, "what is valid, and what is new")
+                assert numbers(found) == [2, 3]
+
+    run(scenario())
+
+
 def test_leases_end_while_it_is_away_and_what_waited_goes_up_under_the_new_ones(cloud: Cloud, tmp_path: Path) -> None:
     """What a broker gathered offline is neither refused nor ignored because the cloud gave its lease another epoch."""
 

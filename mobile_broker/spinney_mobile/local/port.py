@@ -1,4 +1,6 @@
-"""What local clients say, on the cloud's topics: `spinney/<client>/pub`, `sub/<sid>`, `note/<sid>`, `reply`."""
+"""What local clients say and hear, on the cloud's topics: `spinney/<client>/` and `pub`, `unpub`, `sub/<sid>`,
+`note/<sid>`, `reply`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import hmac
 import json
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any, Final
 
 from spinney.client.address import is_name
 from spinney.errors import PublicationError, SyntaxError
+from spinney.identity import PublicationId
 
 from ..listening import Taken
 from ..plain import plain
@@ -42,15 +46,20 @@ class LocalPort:
         *,
         subscriptions: int,
         passwords: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        unpublish: Callable[[str], object] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`folder` is the data directory. Without passwords any client may come in, under any name."""
-        self.server = MqttServer(self)
+        """`folder` is the data directory. Without passwords any client may come in, under any name.
+        `unpublish` is told the ids of readings that are withdrawn.
+        """
+        self.server = MqttServer(self, tls)
         self.subscriptions = LocalSubscriptions(self._tell, limit=subscriptions, clock=clock)
         self.subscriptions.load(folder)
         self._sink = sink
         self._folder = folder
         self._passwords = passwords
+        self._unpublish = unpublish
         self._clock = clock
         self._changed = asyncio.Event()
 
@@ -85,6 +94,7 @@ class LocalPort:
         self.subscriptions.keep_only(owner, wanted)
         for sid, text in wanted.items():
             self.subscriptions.put(owner, sid, text)
+        self.subscriptions.tell_valid()
 
     # ---- the server's handler
 
@@ -98,7 +108,7 @@ class LocalPort:
         return connect.user
 
     def may_hear(self, client: str | None, topic: str) -> bool:
-        """Only `note` and `reply` are said here."""
+        """What is published here, and `note` and `reply`."""
         levels = topic.split("/")
         if client is not None and levels[:2] != ["spinney", client]:
             return False
@@ -110,14 +120,17 @@ class LocalPort:
             case ["spinney", name, *rest] if is_name(name) and client in (None, name):
                 match rest:
                     case ["pub"]:
-                        self._published(name, payload)
+                        if payload:  # one that is empty takes back what was retained, and is no reading
+                            self._published(name, payload)
+                        return
+                    case ["unpub"]:
+                        self._reply(name, self._unpublished(payload))
                         return
                     case ["sub", sid] if is_name(sid):
                         self._reply(name, self._subscribed(name, sid, payload))
+                        self.subscriptions.tell_valid()
                         return
-        raise Refused(
-            f"may not publish to {topic!r:.100}: there are spinney/<client>/pub and spinney/<client>/sub/<sid>"
-        )
+        raise Refused(f"may not publish to {topic!r:.100}: there are spinney/<client>/pub, unpub and sub/<sid>")
 
     # ---- readings
 
@@ -156,6 +169,18 @@ class LocalPort:
         self._sink.heard(Heard(ACQUIRER, source, self._clock(), source, values={**item, "source": source}))
         if reading.number is not None:
             stored[source] = max(stored.get(source, (0, 0)), reading.number)
+
+    def _unpublished(self, payload: bytes) -> dict[str, Any]:
+        told: dict[str, Any] = {"request": "unpub"}
+        try:
+            item = json.loads(payload)
+            told["id"] = item["id"]
+            id = str(PublicationId.parse(item["id"]))
+        except (ValueError, TypeError, KeyError, RecursionError, PublicationError):
+            return told | {"ok": False, "error": {"message": 'expected {"id": "source:boot:sequence"}'}}
+        self.subscriptions.valid.unpublish(id)
+        self._unpublish(id)
+        return told | {"ok": True}
 
     # ---- subscriptions
 

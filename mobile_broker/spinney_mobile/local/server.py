@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
-from spinney.mqtt_codec import MAX_ID, REFUSED, MqttError, PubAck, Publish, puback, publish, topic_bytes
+from spinney.mqtt_codec import MAX_ID, REFUSED, MqttError, PubAck, Publish, Will, puback, publish, topic_bytes
 
 from . import packets
 from .packets import ClientPacket, Connect, Disconnect, PingReq, ServerDecoder, Subscribe, Unsubscribe
@@ -29,6 +30,8 @@ MAX_FILTERS: Final = 64
 """Of one session."""
 MAX_QUEUED: Final = 1_000
 """Messages that wait for one client; beyond it the oldest is dropped."""
+MAX_RETAINED: Final = 1_000
+"""Topics of which the last retained message is kept; beyond it the oldest goes."""
 MAX_IN_FLIGHT: Final = 50
 """Of QoS 1, to one client."""
 MAX_WRITE_BUFFER: Final = 256 * 1024
@@ -61,6 +64,7 @@ class _Out(NamedTuple):
     topic: bytes
     payload: bytes
     qos: int
+    retain: bool = False
 
 
 @dataclass(slots=True)
@@ -85,12 +89,14 @@ class _Session:
 class MqttServer:
     """`run` serves on a socket until cancelled; `publish` gives a message to whoever hears its topic."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
         self.handler = handler
+        self._tls = tls
         self.counts: Counter[str] = Counter()
         """Received, sent, dropped, refused, connections."""
         self._sessions: OrderedDict[str, _Session] = OrderedDict()  # whoever went last is last
         self._connections: set[_Connection] = set()
+        self._retained: OrderedDict[str, bytes] = OrderedDict()
 
     @property
     def connections(self) -> int:
@@ -100,7 +106,9 @@ class MqttServer:
     async def run(self, listener: socket.socket) -> None:
         """Until cancelled."""
         with listener:
-            server = await asyncio.get_running_loop().create_server(lambda: _Connection(self), sock=listener)
+            server = await asyncio.get_running_loop().create_server(
+                lambda: _Connection(self), sock=listener, ssl=self._tls
+            )
             try:
                 await server.serve_forever()
             finally:
@@ -116,6 +124,25 @@ class MqttServer:
             qos = max((qos for has, qos in session.filters.values() if packets.matches(has, levels)), default=None)
             if qos is not None:
                 self._queue(session, _Out(encoded, payload, qos))
+
+    def received(self, client: str | None, topic: str, payload: bytes, retain: bool) -> None:
+        """A message of a client, for the handler, and then for whoever hears its topic; Refused."""
+        self.counts["received"] += 1
+        self.handler.received(client, topic, payload)
+        if retain:
+            self._retained.pop(topic, None)
+            if payload:
+                self._retained[topic] = payload
+            if len(self._retained) > MAX_RETAINED:
+                self._retained.popitem(last=False)
+                self.counts["dropped"] += 1
+        self.publish(topic, payload)
+
+    def give_retained(self, session: _Session, levels: list[str], qos: int) -> None:
+        """What was retained of the topics that a new filter matches."""
+        for topic, payload in self._retained.items():
+            if packets.matches(levels, topic.split("/")):
+                self._queue(session, _Out(topic_bytes(topic), payload, qos, retain=True))
 
     def _queue(self, session: _Session, message: _Out) -> None:
         if session.connection is None and not message.qos:
@@ -138,7 +165,7 @@ class MqttServer:
             if message.qos:
                 session.flight[packet_id] = message
             self.counts["sent"] += 1
-            connection.write(publish(message.topic, message.payload, packet_id, qos=message.qos))
+            connection.write(publish(message.topic, message.payload, packet_id, qos=message.qos, retain=message.retain))
 
     # ---- connections
 
@@ -229,7 +256,7 @@ class _Connection(asyncio.Protocol):
         self._server.closed(self)
         will = self._connect.will if self._connect else None
         if will is not None and self.session is not None:
-            self._take(will.topic, will.payload)
+            self._take(will)
 
     def pause_writing(self) -> None:
         """It reads slowly."""
@@ -269,14 +296,17 @@ class _Connection(asyncio.Protocol):
             case Connect():
                 self._begin(packet)
             case Publish():
-                self._server.counts["received"] += 1
-                self._server.handler.received(self._client, packet.topic, packet.payload)
+                self._server.received(self._client, packet.topic, packet.payload, packet.retain)
                 if packet.qos:
                     self.write(puback(packet.id))
             case PubAck(id=packet_id):
                 self._acked(packet_id)
             case Subscribe():
-                self.write(packets.suback(packet.id, list(self._subscribe(packet))))
+                codes = list(self._subscribe(packet))
+                self.write(packets.suback(packet.id, codes))
+                for (topic, _), qos in zip(packet.filters, codes, strict=True):
+                    if qos != REFUSED:
+                        self._server.give_retained(self._session, topic.split("/"), qos)
             case Unsubscribe():
                 for topic in packet.filters:
                     self._session.filters.pop(topic, None)
@@ -324,10 +354,10 @@ class _Connection(asyncio.Protocol):
         self._session.flight.pop(packet_id, None)
         self._server.send(self._session)
 
-    def _take(self, topic: str, payload: bytes) -> None:
-        """A will: nobody is there to be told what is wrong with it."""
+    def _take(self, will: Will) -> None:
+        """Nobody is there to be told what is wrong with it."""
         try:
-            self._server.handler.received(self._client, topic, payload)
+            self._server.received(self._client, will.topic, will.payload, will.retain)
         except Refused as error:
             log.warning("local MQTT: the will of %s: %s", self._who(), error)
 

@@ -17,12 +17,23 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from spinney import Matcher, StateFilter, StateSubscription, TopK, TopKSubscription, normal_form, parse
+from spinney import (
+    ContentSubscription,
+    Matcher,
+    StateFilter,
+    StateSubscription,
+    TopK,
+    TopKSubscription,
+    normal_form,
+    parse,
+)
 from spinney.client.address import is_name
 from spinney.errors import SpinneyError, SyntaxError
+from spinney.expression import Filter
 from spinney.notification import Notification
 
 from ..listening import Taken
+from .valid import LocalValid
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +77,9 @@ class LocalSubscriptions:
         self._matcher = Matcher()
         self._all: dict[str, _One] = {}
         self._waking: dict[str, _One] = {}
+        self._fresh: dict[str, Filter] = {}
         self._log_time = 0.0
+        self.valid = LocalValid()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -93,7 +106,17 @@ class LocalSubscriptions:
         one = _One(owner, sid, source, fed)
         self._matcher.add(one.key, subscription)
         self._all[one.key] = one
+        if isinstance(subscription, ContentSubscription):
+            self._fresh[one.key] = subscription.filter
         return normal
+
+    def tell_valid(self) -> None:
+        """New content subscriptions are told what came before and is valid still (rule L2)."""
+        self._log_time = max(self._log_time, self._clock())
+        fresh, self._fresh = self._fresh, {}
+        for key, wanted in fresh.items():
+            for taken in self.valid.matching(wanted, self._log_time):
+                self._notify(self._all[key], _match(self._all[key], taken, self._log_time))
 
     def end(self, owner: str, sid: str) -> bool:
         """Whether there was one."""
@@ -101,6 +124,7 @@ class LocalSubscriptions:
         if one is not None:
             self._matcher.remove(one.key)
             self._waking.pop(one.key, None)
+            self._fresh.pop(one.key, None)
         return one is not None
 
     def keep_only(self, owner: str, sids: Iterable[str]) -> None:
@@ -114,6 +138,8 @@ class LocalSubscriptions:
     def taken(self, taken: Taken) -> None:
         """One reading, in the order of arrival."""
         self.tick()
+        self.tell_valid()
+        self.valid.keep(taken, self._log_time)
         for key in sorted(self._matcher.match(taken.publication)):
             one = self._all[key]
             if one.fed is None:
