@@ -243,7 +243,7 @@ def _tcp(what: str, server: Server) -> Finding:
 
 
 def _tls(server: Server, ca: Path | None) -> Finding:
-    remedy = "set cloud.ca to the cloud's certs/ca.crt (spinney cloud certs init makes one), and see that the clock is right"
+    remedy = "set cloud.ca to the cloud's certs/ca.crt (spinney cloud certs makes it), and see that the clock is right"
     try:
         context = ssl.create_default_context(cafile=ca)
         raw = socket.create_connection((server.host, server.port), ANSWER_SECONDS)
