@@ -1,4 +1,4 @@
-"""What the page is told, without a page: the last hour of a tenant within bounds, and channels that skip what is old."""
+"""What the page is told, without a page: the last hour of a tenant, in bounds, and channels that skip what is old."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_whoever_listens_knows_all_however_slowly(steps: list[int | None]) -> No
             version = news.version
             told = orjson.loads(news.data)
             known = {} if told["whole"] else known
-            known |= {key: value for key, value in told["items"]}
+            known |= dict(told["items"])
     assert known == whole
     assert flow.since(version) is None
 
@@ -152,13 +152,13 @@ def test_a_slow_browser_is_told_the_whole_once_and_not_all_the_parts() -> None:
     assert first is not None
     for _ in range(MAX_PARTS):
         flow.put(b"[2]")
-    assert (news := flow.since(first.version)) and not orjson.loads(news.data)["whole"]
+    some = flow.since(first.version)
+    assert some is not None
+    assert not orjson.loads(some.data)["whole"]
     flow.put(b"[2]")
-    assert (news := flow.since(first.version)) and orjson.loads(news.data) == {
-        "kind": "points",
-        "whole": True,
-        "items": [[1]],
-    }
+    all_of_it = flow.since(first.version)
+    assert all_of_it is not None
+    assert orjson.loads(all_of_it.data) == {"kind": "points", "whole": True, "items": [[1]]}
 
 
 def test_only_the_newest_is_told_and_nothing_twice() -> None:
@@ -167,7 +167,9 @@ def test_only_the_newest_is_told_and_nothing_twice() -> None:
     assert newest.put(b"a")
     assert newest.put(b"b")
     assert not newest.put(b"b")
-    assert (news := newest.since(0)) and news.data == b"b"
+    news = newest.since(0)
+    assert news is not None
+    assert news.data == b"b"
     assert newest.since(news.version) is None
 
 
