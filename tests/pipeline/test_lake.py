@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -188,6 +189,14 @@ def test_the_state_of_a_table(tmp_path: Path) -> None:
 
 
 # ---- reading
+
+
+def test_a_process_may_end_while_files_are_read_ahead(tmp_path: Path) -> None:
+    fill(Lake(tmp_path), days=4, batches=4)
+    code = f"from spinney_cloud.pipeline.lake import Lake; Lake({str(tmp_path)!r}).dataset().head(1)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
 
 
 def test_spark_reads_the_newest_version_and_nothing_that_is_no_part_of_it(tmp_path: Path, spark: SparkSession) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -317,7 +318,13 @@ class Lake:
 
     def dataset(self, name: str = OBSERVATIONS) -> Any:
         """A pyarrow dataset; filters on date, type, lat, long and times leave out files and row groups."""
-        return self.table(name).to_pyarrow_dataset()
+        table = self.table(name)
+        if "://" in self.place:
+            return table.to_pyarrow_dataset()
+        # deltalake's own are read through Python, by threads that still read ahead when the process ends: it then hangs
+        # or crashes
+        files = pa.fs.SubTreeFileSystem(self.path(name), pa.fs.LocalFileSystem())
+        return table.to_pyarrow_dataset(filesystem=files)
 
     def frame(self, spark: SparkSession, name: str = OBSERVATIONS) -> DataFrame:
         """The table as it is now, for Spark."""
