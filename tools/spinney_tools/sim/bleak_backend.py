@@ -109,8 +109,13 @@ _adapters: dict[str, Adapter] = {}
 
 def add_adapter(radio: Radio, name: str = DEFAULT_ADAPTER) -> Adapter:
     """Lets bleak use a radio that is on."""
-    _adapters[name] = Adapter(radio)
-    return _adapters[name]
+    return use_adapter(Adapter(radio), name)
+
+
+def use_adapter(adapter: Adapter, name: str = DEFAULT_ADAPTER) -> Adapter:
+    """Lets bleak use this adapter."""
+    _adapters[name] = adapter
+    return adapter
 
 
 def remove_adapter(name: str = DEFAULT_ADAPTER) -> None:

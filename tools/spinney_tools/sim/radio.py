@@ -145,8 +145,8 @@ class RadioController(Controller):
         self.send_hci_packet(hci.HCI_LE_Advertising_Report_Event([report]))
 
 
-class _Host(Host):
-    """Without the log of each packet, too."""
+class QuietHost(Host):
+    """bumble's, without the log of each packet, too."""
 
     def on_hci_packet(self, packet: hci.HCI_Packet) -> None:
         if isinstance(packet, hci.HCI_Event):
@@ -185,7 +185,7 @@ class Radio:
 
     def _build(self) -> None:
         self.controller = RadioController(self, self.air, self.public_address, self.fragment_bytes)
-        host = _Host(self.controller, AsyncPipeSink(self.controller))
+        host = QuietHost(self.controller, AsyncPipeSink(self.controller))
         self.device = Device(name=self.name, address=hci.Address(self.address), host=host)
         self.device.keystore = MemoryKeyStore()
 

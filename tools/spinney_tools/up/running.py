@@ -1,0 +1,171 @@
+"""One run of `spinney up`, from looking at the machine to the last process's end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import time
+import webbrowser
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from spinney_cloud.ports import Listener, PortsError, resolve
+from spinney_mobile.settings import Cloud, Settings
+
+from .. import clone
+from ..sim.mote import FIRMWARE
+from . import DONE, FAILED, INTERRUPTED
+from .folder import Folder, UpError
+from .plan import Plan
+from .ready import OWN_SUBSCRIPTIONS, SUBSCRIPTIONS, lines, notifications, subscribe
+from .stack import Signals, Stack
+
+HOST: Final = "127.0.0.1"
+SHOWN: Final = 5
+"""Notifications that are printed; all are on the page."""
+WORDS: Final = {"enter": "begins", "exit": "ends", "match": "matches"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs it; the exit code."""
+    logging.basicConfig(format="spinney up: %(message)s", level=logging.WARNING)
+    try:
+        _look(options)
+        with Folder(options.data or _default_folder(), fresh=options.fresh) as folder:
+            return asyncio.run(_Run(options, folder).run())
+    except (UpError, PortsError) as error:
+        for line in str(error).splitlines():
+            print(f"spinney up: {line}", file=sys.stderr)
+        return FAILED
+
+
+def _default_folder() -> Path:
+    """Beside the environment, in a clone."""
+    try:
+        return clone.root() / ".spinney"
+    except clone.NotACloneError:
+        return Path("spinney-up")
+
+
+# ---- before anything is started ---------------------------------------------------------------------------------
+
+
+def _look(options: argparse.Namespace) -> None:
+    """What would stop it later is told now: UpError or PortsError."""
+    if options.source == "city" and not (FIRMWARE / "main.py").exists():
+        raise UpError("the motes' firmware is not here: run it in a clone of the repository, or use --source ble")
+    if options.source == "ble":
+        _look_at_adapter()
+    if options.pipeline:
+        _look_at_pipeline()
+
+
+def _look_at_ports(options: argparse.Namespace) -> None:
+    resolve(
+        [
+            Listener("the page", HOST, options.http_port, "--http-port"),
+            Listener("MQTT", HOST, options.mqtt_port, "--mqtt-port"),
+        ]
+    )
+
+
+def _look_at_adapter() -> None:
+    from spinney_mobile.doctor import examine
+
+    found = asyncio.run(examine(Settings(cloud=Cloud(url=None))))
+    bad = [one for one in found if one.state == "bad" and one.what.startswith(("bluetooth", "bluez"))]
+    if bad:
+        raise UpError("\n".join(f"{one.what}: {one.text}; {one.remedy}" for one in bad))
+
+
+def _look_at_pipeline() -> None:
+    from spinney_cloud.pipeline.needs import missing
+
+    if text := missing():
+        raise UpError(f"the pipeline cannot run: {text}; or leave it out with --no-pipeline")
+
+
+# ---- the run ----------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    def __init__(self, options: argparse.Namespace, folder: Folder) -> None:
+        _look_at_ports(options)
+        self._options = options
+        self._folder = folder
+        self._is_city = options.source == "city"
+        self._wishes = SUBSCRIPTIONS if self._is_city else OWN_SUBSCRIPTIONS
+        self._plan = Plan(motes=options.motes, seed=options.seed) if self._is_city else None
+        self._killed = False
+        data = str(folder.part("cloud"))
+        ports = ["--http-port", str(options.http_port), "--mqtt-port", str(options.mqtt_port), "--nats-port", "0"]
+        pipeline = ["--with-pipeline", str(options.pipeline).lower()]
+        self._stack = Stack(folder, self._plan, ["--data", data, *ports, *pipeline])
+
+    async def run(self) -> int:
+        """Until Ctrl-C or SIGTERM."""
+        signals = Signals(self._kill)
+        began = time.monotonic()
+        try:
+            self._say(f"starting; data in {self._folder.path}")
+            if await signals.unless(asyncio.create_task(self._start())):
+                self._show(time.monotonic() - began)
+                telling = asyncio.create_task(self._tell())
+                await signals.stopping.wait()
+                telling.cancel()
+        finally:
+            self._say("stopping")
+            await self._stack.stop()
+            self._say("stopped; ./spinney up goes on where this left off")
+        return INTERRUPTED if self._killed else DONE
+
+    async def _start(self) -> None:
+        await self._stack.start()
+        made = self._folder.notes.get("made", [])
+        for sid, text in self._wishes.items():
+            if sid not in made:  # once: whoever deletes one does not want it back
+                await asyncio.to_thread(subscribe, self._stack.address("HTTP"), sid, text)
+        self._folder.note(made=sorted({*made, *self._wishes}))
+
+    def _show(self, seconds: float) -> None:
+        sid, text = next(iter(self._wishes.items()))
+        http, mqtt = self._stack.address("HTTP"), self._stack.address("MQTT")
+        plan = self._plan
+        what = f"{plan.motes} motes and {plan.brokers} mobile brokers" if plan else "a mobile broker on this adapter"
+        self._say(f"up in {seconds:.1f} s: {what}")
+        print("\n".join(["", *lines(http, mqtt, sid, text), "", "Ctrl-C stops it.", ""]), flush=True)
+        if self._options.open:
+            webbrowser.open(f"{http}/dashboard/")
+
+    async def _tell(self) -> None:
+        """The first notifications, as a sign of life."""
+        sid = next(iter(self._wishes))
+        shown = 0
+        try:
+            async for one in notifications(self._stack.address("HTTP"), sid):
+                self._say(_sentence(sid, one))
+                shown += 1
+                if shown == SHOWN:
+                    self._say("and so on: the page shows all")
+                    return
+        except (OSError, ValueError) as error:
+            self._say(f"notifications cannot be shown here: {error}")
+
+    def _kill(self) -> None:
+        self._killed = True
+        self._stack.kill()
+
+    @staticmethod
+    def _say(text: str) -> None:
+        print(f"spinney up: {text}", flush=True)
+
+
+def _sentence(sid: str, notification: dict[str, Any]) -> str:
+    reading = notification.get("publication") or {}
+    when = datetime.fromtimestamp(notification.get("time", time.time())).strftime("%H:%M:%S")
+    values = ", ".join(f"{name} {value:g}" for name, value in reading.items() if name in ("pm25", "NO2", "temperature"))
+    why = WORDS.get(notification.get("why", ""), "")
+    return f"{when}  {sid} {why}  {reading.get('source', '')}  {values}"
