@@ -21,7 +21,7 @@ from ..sim.field import SCENARIOS, Pollution, Source
 from ..sim.movement import Walker
 from .matching import WrongAnswer
 
-HOURS: Final = 2.0
+HOURS: Final = 3.0
 """That a volunteer is on the way."""
 INTERVAL_S: Final = 12
 """Between two samples of a mote: by bicycle a hundred metres, on foot fifteen."""
