@@ -18,6 +18,9 @@ def is_name(text: str) -> bool:
 
 DEFAULT_TENANT = "default"
 
+UNIT_SUFFIX = "_unit"
+"""NO2_unit is the unit of the attribute NO2."""
+
 # ---- MQTT topics (nats-server reads `/` as `.`) -----------------------------------------------------------------
 
 TOPICS = "spinney"

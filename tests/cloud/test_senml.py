@@ -46,10 +46,17 @@ def test_base_fields_hold_from_their_record_on():
     ]
     first, second = "urn:dev:ow:10e2073a0108006", "urn:dev:ow:2"
     assert rows(pack) == [
-        {"source": first, "time": 1276020076.001, "voltage": 120.1},
-        {"source": first, "time": 1276020071.001, "current": 1.2},
-        {"source": first, "time": 1276020072.001, "current": 1.3},
-        {"source": second, "time": 1276020076.001, "temp": 21.5, "current": 21.7},
+        {"source": first, "time": 1276020076.001, "voltage": 120.1, "voltage_unit": "V"},
+        {"source": first, "time": 1276020071.001, "current": 1.2, "current_unit": "A"},
+        {"source": first, "time": 1276020072.001, "current": 1.3, "current_unit": "A"},
+        {
+            "source": second,
+            "time": 1276020076.001,
+            "temp": 21.5,
+            "temp_unit": "A",
+            "current": 21.7,
+            "current_unit": "A",
+        },
     ]
 
 
@@ -107,6 +114,18 @@ def test_values_are_numbers_texts_booleans_and_sums():
 def test_units_of_places_name_the_reserved_attributes():
     pack = [{"bn": "m7/", "n": "y", "u": "lat", "v": 45.8}, {"n": "x", "u": "lon", "v": 15.9}]
     assert rows(pack) == [{"source": "m7", "lat": 45.8, "long": 15.9}]
+
+
+def test_a_unit_is_carried_beside_its_number():
+    pack = [
+        {"bn": "m7/", "n": "NO2", "u": "µg/m³", "v": 57},
+        {"n": "door", "u": "V", "vs": "open"},
+        {"n": "on", "u": "V", "vb": True},
+        {"n": "rain", "u": "mm", "s": 3},
+        {"n": "hum", "u": "", "v": 40},
+    ]
+    row = {"source": "m7", "NO2": 57, "NO2_unit": "µg/m³", "door": "open", "on": True, "rain_sum": 3, "hum": 40}
+    assert rows(pack) == [row]
 
 
 @pytest.mark.parametrize(

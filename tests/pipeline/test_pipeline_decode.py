@@ -174,14 +174,26 @@ def test_a_large_dead_letter_is_cut() -> None:
 
 
 def taken(payload: bytes) -> list[dict[str, Any]]:
-    """The readings of a payload as the gateway takes them in and the pipeline reads them."""
+    """The readings of a payload, as the gateway takes them in and the pipeline reads them, flat."""
+    return [flat(row) for row in taken_rows(payload)]
+
+
+def taken_rows(payload: bytes) -> list[dict[str, Any]]:
+    """The same, as rows of the lake."""
     found: Taken = Intake(Limits(), Numbers(1), SourceOwners()).take(Sender("default", "kit"), payload, 1_760_000_000.0)
     assert not found.refusals
     records = [
         Publications("default", 1_760_000_000.0, part.runs, b"[" + part.body + b"]")
         for part in parts(found, 500_000, 1_000_000)
     ]
-    return [flat(row) for row in rows_of(*records)]
+    return rows_of(*records)
+
+
+def test_the_units_of_senml_are_in_the_lake() -> None:
+    pack = [{"bn": "m7/", "n": "NO2", "u": "ug/m3", "v": 57.5}, {"n": "temp", "u": "Cel", "v": 21}, {"n": "a", "v": 1}]
+    (row,) = taken_rows(json.dumps(pack).encode())
+    assert row["units"] == [("NO2", "ug/m3"), ("temp", "Cel")]
+    assert row["numbers"] == [("NO2", 57.5), ("temp", 21.0), ("a", 1.0)]
 
 
 def test_json_senml_and_arrow_come_out_alike() -> None:

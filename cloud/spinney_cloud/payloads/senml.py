@@ -3,9 +3,10 @@
 Records are resolved, and those of one source and one time become one publication (rule P2). A resolved name is the
 source up to its last `:` or `/`, and the attribute after it; a whole `urn:dev:TYPE:ID` (RFC 9039) is a source that
 says its `value`; without either sign the source is the client. Units `lat` and `lon` make the attributes `lat` and
-`long`; other units, `ut` and labels that nobody knows are left out. A sum `s` is the attribute with `_sum`. A record
-with data (`vd`), without a value, or with an unknown label that ends in `_` is refused. `time` is absent where the
-pack says no time: the reading is as old as its arrival.
+`long`; any other unit of a number is the attribute with `_unit`, which the lake keeps beside it. `ut` and labels that
+nobody knows are left out. A sum `s` is the attribute with `_sum`. A record with data (`vd`), without a value, or with an
+unknown label that ends in `_` is refused. `time` is absent where the pack says no time: the reading is as old as its
+arrival.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import cbor2
 
+from ..names import UNIT_SUFFIX
 from .batch import Batch, PayloadError, Refusal
 
 VERSION = 10
@@ -154,8 +156,12 @@ def _take(record: Any, place: int, base: _Base, samples: _Samples) -> None:
         raise _Refused(f"{unknown[0]!r:.60} must be understood, and is not")
     if record.keys() <= set(_BASE):
         return  # it says only what holds for others
-    source, attribute = _place(base.name + (_text(record, "n") if "n" in record else ""), _unit(record, base))
-    samples.put(place, source, _time(record, base, samples.received), _values(record, attribute, base))
+    unit = _unit(record, base)
+    source, attribute = _place(base.name + (_text(record, "n") if "n" in record else ""), unit)
+    values = _values(record, attribute, base)
+    if unit and unit not in _PLACES and isinstance(values.get(attribute), float):
+        values[attribute + UNIT_SUFFIX] = unit
+    samples.put(place, source, _time(record, base, samples.received), values)
 
 
 def _place(name: str, unit: str) -> tuple[str | None, str]:

@@ -22,10 +22,11 @@ import orjson
 import pyarrow as pa
 
 from ..cells import cell_at
+from ..names import UNIT_SUFFIX
 from ..records import Announced, Publications, Record, RecordError, Run, kind_of
 from ..records import decode as decode_record
 from .row_groups import Group, groups_of, rows_of
-from .schema import CELL_RESOLUTION, COLUMNS, FORMS, LABELS, LAKE, PUBLICATIONS, RECORDS, UNIT_SUFFIX
+from .schema import CELL_RESOLUTION, COLUMNS, FORMS, LABELS, LAKE, PUBLICATIONS, RECORDS
 
 ROWS = 10_000
 """Of a batch, about."""

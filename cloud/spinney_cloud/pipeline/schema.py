@@ -20,8 +20,6 @@ import pyarrow as pa
 CELL_RESOLUTION = 9
 """Hexagons of a tenth of a square kilometre; coarser cells are their parents."""
 
-UNIT_SUFFIX = "_unit"
-
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 PUBLICATIONS = pa.schema(
