@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from spinney.expression import Value
 
-from .acquire import Acquirers, make, name_of
+from .acquire import Acquirers, made, make, name_of
 from .activations import Activations
 from .active import ActiveFilter
 from .announcing import Announcer
@@ -36,7 +36,7 @@ from .place import Whereabouts
 from .pushing import Pushing
 from .reporting import explain, status_of, tally_of
 from .rules import Rules
-from .samples import AcquirerError, Digest, Heard, Sample
+from .samples import Digest, Heard, Sample
 from .settings import AcquireMotes, AnyAcquire, Settings
 from .status import Status
 from .taking import Taking
@@ -130,10 +130,10 @@ class Broker:
                 self._add_acquirer(one)
 
     def _add_acquirer(self, one: AnyAcquire) -> None:
-        try:
-            self.acquirers.add(self.pushing.make(one) if isinstance(one, AcquireMotes) else make(one, self._clock))
-        except (AcquirerError, ImportError) as error:
-            _log.error("%s: %s", name_of(one), error)
+        if isinstance(one, AcquireMotes):
+            self.acquirers.add(self.pushing.make(one))
+        else:
+            self.acquirers.add(made(name_of(one), lambda: make(one, self._clock)))
 
     async def configure(self, settings: Settings) -> None:
         """Take over what may change while it runs: devices, and acquirers but for motes."""

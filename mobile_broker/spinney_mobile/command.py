@@ -308,7 +308,7 @@ def doctor(arguments: list[str]) -> int:
 
     from .doctor import examine
 
-    findings = asyncio.run(examine(configuration.settings))
+    findings = asyncio.run(examine(configuration.settings, _asked(_where(configuration), "/status")))
     if options.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:

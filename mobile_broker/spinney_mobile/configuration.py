@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from spinney.configuring import ConfigurationError, perhaps, read_toml
 
+from .conflicts import conflicts
 from .setting_types import NO_DEFAULT, expected, kind_of_section, members, read, sections_of, shown
 from .settings import Settings
 
@@ -275,7 +276,7 @@ def configure(
     reader = _Reader(found)
     settings = reader.section(Settings, tree, "", str(file or ""))
     assert isinstance(settings, Settings)  # every field has a default
-    found += _conflicts(settings, reader.sources)
+    found += conflicts(settings, reader.sources)
     if found:
         raise ConfigurationError(found)
     return Configuration(settings, reader.sources)
@@ -289,49 +290,3 @@ def _set(tree: Tree, path: Sequence[str], given: Given) -> None:
             below = tree[section] = {}
         tree = below
     tree[last] = given
-
-
-def _conflicts(settings: Settings, sources: Mapping[str, str]) -> Iterator[str]:
-    """What cannot be so at one time."""
-    cloud = settings.cloud
-
-    def at(*names: str) -> str:
-        return ", ".join(sources[name] for name in names if name in sources) or names[0]
-
-    if cloud.user and settings.name and cloud.user != settings.name:
-        yield f"{at('name', 'cloud.user')}: a broker's name is that of its user; give one of them"
-    for section, user, password in (
-        ("cloud", cloud.user, cloud.password_file),
-        ("home_assistant", settings.home_assistant.user, settings.home_assistant.password_file),
-    ):
-        if (user is None) != (password is None):
-            yield f"{at(f'{section}.user', f'{section}.password_file')}: user and password_file go together"
-    for section, certificate, key in (
-        ("cloud", cloud.certificate, cloud.key),
-        ("local", settings.local.certificate, settings.local.key),
-    ):
-        if (certificate is None) != (key is None):
-            yield f"{at(f'{section}.certificate', f'{section}.key')}: certificate and key go together"
-    place = settings.place
-    if (place.lat is None or place.long is None) and place.kind == "fixed":
-        yield f"{at('place.kind')}: a fixed place needs lat and long"
-    if (place.kind == "nmea" and place.port is None) or (place.kind == "file" and place.file is None):
-        yield f"{at('place.kind')}: a place by {place.kind} needs {'port' if place.kind == 'nmea' else 'file'}"
-    local = settings.local
-    if local.port is not None and not is_loopback(local.host) and local.password_file is None:
-        yield f"{at('local.host')}: beyond loopback [local] needs password_file"
-    sids = [each.sid for each in settings.subscription]
-    for index, sid in enumerate(sids):
-        if sid in sids[:index]:
-            yield f"{at(f'subscription[{index}].sid')}: {sid} has a [[subscription]] already"
-    addresses = [device.address.lower() for device in settings.device]
-    for index, address in enumerate(addresses):
-        if address in addresses[:index]:
-            yield f"{at(f'device[{index}].address')}: {address} has a [[device]] already"
-        if (settings.device[index].lat is None) != (settings.device[index].long is None):
-            yield f"{at(f'device[{index}].lat', f'device[{index}].long')}: lat and long go together"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    return host in ("localhost", "::1") or host.startswith("127.")

@@ -10,18 +10,20 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from uuid import uuid4
 
 from spinney.client.address import Access, Server
 from spinney.client.link import Event, Granted, Link, Lost, Opened, Refused
 
+from .acquire import make, name_of
 from .foreign_access import password_in
 from .loop_handover import LoopHandover
-from .settings import AcquireBle, AcquireMotes, AcquireMqtt, AcquireReplay, AcquireSerial, Settings
+from .samples import AcquirerError
+from .settings import AcquireBle, AcquireMotes, AcquireMqtt, AcquireReplay, AcquireSerial, AnyAcquire, Settings
 
 ANSWER_SECONDS: Final = 10.0
 LOW_DISK_BYTES: Final = 256 * 1024**2
@@ -47,9 +49,9 @@ class Finding:
         return f"{line}\n      -> {self.remedy}" if self.remedy else line
 
 
-async def examine(settings: Settings) -> list[Finding]:
-    """All findings, in the order in which to mend them."""
-    found = [*_system(settings), *_acquirers(settings)]
+async def examine(settings: Settings, running: Mapping[str, Any] | None = None) -> list[Finding]:
+    """All findings, in the order in which to mend them. `running`: the status of the broker that runs, if one does."""
+    found = [*_system(settings), *_acquirers(settings), *_broker(running)]
     if settings.cloud.url is None:
         found.append(
             Finding("cloud", "note", "none is set: everything stays here", "set cloud.url to send readings up")
@@ -126,6 +128,8 @@ def _acquirers(settings: Settings) -> Iterator[Finding]:
     if any(isinstance(each, AcquireBle | AcquireMotes) for each in wanted):
         yield from _bluetooth(sys.platform)
     for each in wanted:
+        if not isinstance(each, AcquireMotes):
+            yield from _cannot_be_made(each)
         match each:
             case AcquireSerial(port=port):
                 yield _device_file("serial", Path(port))
@@ -136,6 +140,24 @@ def _acquirers(settings: Settings) -> Iterator[Finding]:
                 yield _tcp(f"mqtt {server}", server)
     if settings.place.kind == "nmea" and settings.place.port:
         yield _device_file("place", Path(settings.place.port))
+
+
+def _cannot_be_made(one: AnyAcquire) -> Iterator[Finding]:
+    try:
+        make(one)
+    except (AcquirerError, ImportError, OSError, ValueError) as error:
+        problem, remedy = (error.problem, error.remedy) if isinstance(error, AcquirerError) else (str(error), "")
+        yield Finding(name_of(one), "bad", problem, remedy)
+
+
+def _broker(running: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """What the running broker says of its acquirers: it tries those that fail again and again."""
+    if running is None:
+        return
+    yield Finding("running", "good", f"{running['name']}, version {running['version']}")
+    for one in running["acquirers"]:
+        if one["error"] is not None:
+            yield Finding(f"running {one['name']}", "bad", one["error"])
 
 
 def _bluetooth(platform: str) -> Iterator[Finding]:

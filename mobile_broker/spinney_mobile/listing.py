@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from .acquire import Acquirers, make
+from .acquire import Acquirers, made, make, name_of
 from .decode import Registry
 from .devices import DeviceTable
 from .pages import ago, named, place, shown, size
@@ -30,16 +31,17 @@ class _Scan:
         """Nothing: it is no device that settings could allow."""
 
 
-async def scan(settings: Settings, seconds: float) -> list[dict[str, Any]]:
-    """All devices that the settings' acquirers hear in this time."""
+async def scan(settings: Settings, seconds: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """All devices that the settings' acquirers hear in this time; and which acquirers fail, and why."""
     devices = DeviceTable(Registry.installed(), settings.devices, settings.device)
     acquirers = Acquirers(_Scan(devices))
     for each in settings.acquire:
         if each.enabled and not isinstance(each, AcquireMotes):
-            acquirers.add(make(each))
+            acquirers.add(made(name_of(each), partial(make, each)))
     async with acquirers:
         await asyncio.sleep(seconds)
-    return [one.to_json() for one in devices.seen()]
+        failed = [f"{one.name}: {one.error}" for one in acquirers.status() if one.error]
+    return [one.to_json() for one in devices.seen()], failed
 
 
 def devices(found: Sequence[Mapping[str, Any]]) -> str:

@@ -25,7 +25,8 @@ from spinney.logs import set_up_logging
 
 from . import systemd
 from .broker import Broker
-from .configuration import Configuration, is_loopback
+from .configuration import Configuration
+from .conflicts import is_loopback
 from .data_dir import DataDir, DataDirError
 from .home_assistant import HomeAssistant
 from .listening import Taken

@@ -199,6 +199,61 @@ def test_sighup_takes_over_devices_acquirers_and_subscriptions_and_names_the_res
         wait_until(lambda: not status(mobile)["acquirers"], "the end of the acquirer")
 
 
+FAILING = """[[acquire]]
+kind = "serial"
+port = "NOWHERE"
+[[acquire]]
+kind = "mqtt"
+url = "mqtt://127.0.0.1:1"
+[[acquire]]
+kind = "replay"
+file = "later.jsonl"
+"""
+
+
+def test_an_acquirer_that_cannot_be_made_or_begin_is_shown_everywhere_and_tried_again(tmp_path: Path) -> None:
+    config = FAILING.replace("NOWHERE", str(tmp_path / "ttyUSB7"))
+    with Mobile(tmp_path, "--cloud", "none", config=config) as mobile:
+        with Publisher("kit", server=mobile.local) as kit:
+            kit.publish({"source": "door", "open": True}).wait(60)  # others are not held up
+
+        def errors() -> dict[str, str]:
+            return {one["name"]: one["error"] for one in status(mobile)["acquirers"] if one["state"] == "failed"}
+
+        names = ("serial:ttyUSB7", "mqtt:127.0.0.1:1", "replay:later.jsonl")
+        wait_until(lambda: set(errors()) == set(names), "all to have failed")
+        assert "no topics: name some" in errors()["mqtt:127.0.0.1:1"]
+        assert "ttyUSB7" in errors()["serial:ttyUSB7"]
+        shown = command("status", "--data", str(mobile.data)).stdout
+        doctor = command("doctor", "--data", str(mobile.data), "--cloud", "none").stdout
+        for name in names:
+            assert f"{name} failed" in shown
+            assert f"running {name}" in doctor
+        (tmp_path / "later.jsonl").write_text('{"source": "late", "x": 1}\n')
+        wait_until(lambda: "late" in {one["name"] for one in status(mobile)["sources"]}, "what it reads, at last")
+        assert "replay:later.jsonl" not in errors()
+        assert "Traceback" not in mobile.said
+
+
+def test_the_doctor_says_of_an_acquirer_that_cannot_be_made_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "mobile.toml"
+    file.write_text('[[acquire]]\nkind = "mqtt"\nurl = "mqtt://127.0.0.1:1"\n')
+    done = command("doctor", "--config", str(file), "--data", str(tmp_path / "data"), "--cloud", "none")
+    assert done.returncode == 1
+    assert "BAD   mqtt:127.0.0.1:1: no topics\n      -> name some: topics = " in done.stdout
+
+
+def test_seen_says_which_acquirer_fails_and_lists_what_others_hear(tmp_path: Path) -> None:
+    file = tmp_path / "mobile.toml"
+    (tmp_path / "now.jsonl").write_text('{"source": "s", "x": 1}\n')
+    file.write_text(FAILING.replace("NOWHERE", str(tmp_path / "ttyUSB7")))
+    done = command("seen", "--config", str(file), "--data", str(tmp_path / "data"), "--scan", "--seconds", "0.5")
+    assert done.returncode == 0
+    assert "ttyUSB7" in done.stderr
+    assert "no topics" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_broken_configuration_ends_with_2_and_names_every_mistake(tmp_path: Path) -> None:
     file = tmp_path / "mobile.toml"
     file.write_text('nam = "x"\n[cloud]\nurl = "http://x"\n')

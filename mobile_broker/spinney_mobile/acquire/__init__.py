@@ -2,5 +2,6 @@
 
 from .kinds import make, name_of
 from .supervision import Acquirers
+from .unmade import made
 
-__all__ = ["Acquirers", "make", "name_of"]
+__all__ = ["Acquirers", "made", "make", "name_of"]

@@ -41,7 +41,7 @@ class MqttTopics(Acquirer):
         self._clock = clock
         self._topics = [_Topic.of(topic) for topic in settings.topics]
         if not self._topics:
-            raise AcquirerError(f"{name}: no topics", 'name some: topics = [{topic = "zigbee2mqtt/+"}]')
+            raise AcquirerError("no topics", 'name some: topics = [{topic = "zigbee2mqtt/+"}]')
 
     async def run(self, sink: Sink) -> None:
         events: LoopHandover[Event] = LoopHandover(MAX_WAITING)

@@ -1,0 +1,35 @@
+"""An acquirer that could not be made: as any that fails it is shown with the reason, and tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..samples import Acquirer, AcquirerError, Sink
+
+Make = Callable[[], Acquirer]
+
+
+class Unmade(Acquirer):
+    """Made anew at each attempt."""
+
+    def __init__(self, name: str, make: Make) -> None:
+        self.name = name
+        self._make = make
+        self._made: Acquirer | None = None
+
+    async def run(self, sink: Sink) -> None:
+        self._made = self._make()
+        await self._made.run(sink)
+
+    def health(self) -> dict[str, Any]:
+        """Of what was made at last."""
+        return {} if self._made is None else self._made.health()
+
+
+def made(name: str, make: Make) -> Acquirer:
+    """The acquirer; where that fails, one that goes on trying."""
+    try:
+        return make()
+    except (AcquirerError, ImportError, OSError, ValueError):
+        return Unmade(name, make)
