@@ -26,6 +26,7 @@ from .nats_log import NatsLog, Stored
 from .settings import Limits
 from .subscription_reading import Asked, Reading, Refusal, read_all
 from .subscription_recovery import recover
+from .subscription_request import is_on_pipeline
 from .subscription_table import SubscriptionTable, fingerprint
 from .subscriptions import StoredSubscription, StoredSubscriptionError
 
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 MAX_UNDER_WAY: Final = 1000
 """Decided, and not yet in the bucket."""
 MAX_PAGE: Final = 1000
+ON_PIPELINE: Final = "pipeline: it must be running (spinney pipeline), or nothing is told"
+"""What an owner hears who leaves a subscription to the pipeline."""
 _SEEN_AT_MOST: Final = 2_000
 """Keys that one request for a page looks at, whatever its labels: a page can be empty and not the last."""
 
@@ -53,7 +56,8 @@ class Done:
         told: dict[str, Any] = {"request": "sub", "sid": self.sid, "ok": True}
         if self.stored is None:
             return told | {"ended": True}
-        return told | {"normal": self.stored.normal, "cost": self.cost, "start": self.stored.start}
+        told |= {"normal": self.stored.normal, "cost": self.cost, "start": self.stored.start}
+        return told | ({"on": ON_PIPELINE} if is_on_pipeline(self.stored.options) else {})
 
 
 class _Pending:

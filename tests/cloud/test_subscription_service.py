@@ -42,6 +42,19 @@ def test_a_subscription_is_in_log_and_bucket_and_answered(nats: NatsServer) -> N
     run(work())
 
 
+def test_who_leaves_a_subscription_to_the_pipeline_hears_that_it_must_be_running(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            reply = await kit.subscribe("ana", "air", '{"text": "NO2 > 40", "on": "pipeline"}')
+            assert reply["ok"]
+            assert reply["on"].startswith("pipeline: it must be running")
+            assert "on" not in await kit.subscribe("ana", "air", '{"text": "NO2 > 40", "on": "broker"}')
+            wrong = await kit.subscribe("ana", "air", '{"text": "NO2 > 40",\n "on": "spark"}')
+            assert (wrong["ok"], wrong["error"]["path"], wrong["error"]["line"]) == (False, "on", 2)
+
+    run(work())
+
+
 def test_what_every_publication_is_asked_for_is_said_to_be_scanned(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats) as kit:

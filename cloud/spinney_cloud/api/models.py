@@ -79,7 +79,11 @@ class SubscriptionBody(Given):
     enabled: bool = True
     expires: Instant | None = Field(default=None, description="Epoch seconds when it ends; null: never")
     labels: Labels = {}
-    options: dict[str, Any] = Field(default={}, description="Delivery: max_per, digest, queue, drop, density")
+    options: dict[str, Any] = Field(
+        default={},
+        description="Delivery: max_per, digest, queue, drop, density. `on`: `pipeline` leaves it to the Spark pipeline, "
+        "which must be running; `broker` (default) to the matcher",
+    )
 
 
 class NewSubscription(SubscriptionBody):
