@@ -18,7 +18,7 @@ from test_engine_model import History, histories, log_of
 from spinney import Label, Mark, parse
 from spinney_cloud.engine import Engine
 from spinney_cloud.log_reader import Message
-from spinney_cloud.notes import Notes
+from spinney_cloud.notes import MATCHER, Notes
 from spinney_cloud.pipeline.duplicates import Duplicates, Windows
 from spinney_cloud.pipeline.matching import FOR_STATE, LOG_HAS_COME, MATCHED, MatchedSlice
 from spinney_cloud.pipeline.notify import notes_of
@@ -186,7 +186,10 @@ def test_silent_labels_come_after_all_rows() -> None:
     silent = RowLabel(None, digest, Label(Mark("m1", (1, 1, 2), False, None), (), True))
     set_ = RowLabel(0, digest, Label(Mark("m1", (1, 1, 1), True, None)))
     record = readings("m1", 1, {"x": 3}, {"x": 3}, epoch=1, labels=[set_, silent])
-    assert len(check_log([(0.0, begins("s1", source)), (1.0, record)])) == 2
+    log = log_of([(0.0, begins("s1", source)), (0.0, begins("s2", "x > 0")), (1.0, record)])
+    said = [replace(each, by=MATCHER) for each in Pipeline(log).batch([3])]
+    assert said == engine_says(log), "in the engine's order"
+    assert [note.why for note in said[0].notes] == ["match", "enter", "match", "exit"]
 
 
 def test_a_new_content_subscription_gets_what_is_valid() -> None:

@@ -43,7 +43,8 @@ HISTORY = [
 
 def what(found: Subscriptions) -> object:
     """All of it that can be compared."""
-    return sorted((row["key"], row["begun"], row["value"]) for row in found.rows().to_pylist())
+    tenants = [found.tenant(name) for name in ("default", "other")]
+    return [(sorted(each.standing.items()), list(each.away), each.by_digest, each.running) for each in tenants]
 
 
 def by_reading_all(nats: NatsServer, upto: int) -> Subscriptions:
