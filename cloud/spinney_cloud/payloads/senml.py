@@ -4,8 +4,8 @@ Records are resolved, and those of one source and one time become one publicatio
 source up to its last `:` or `/`, and the attribute after it; a whole `urn:dev:TYPE:ID` (RFC 9039) is a source that
 says its `value`; without either sign the source is the client. Units `lat` and `lon` make the attributes `lat` and
 `long`; any other unit of a number is the attribute with `_unit`, which the lake keeps beside it. `ut` and labels that
-nobody knows are left out. A sum `s` is the attribute with `_sum`. A record with data (`vd`), without a value, or with an
-unknown label that ends in `_` is refused. `time` is absent where the pack says no time: the reading is as old as its
+nobody knows are left out. A sum `s` is the attribute with `_sum`. A record with data (`vd`), without a value, or with
+an unknown label that ends in `_` is refused. `time` is absent where the pack says no time: the reading is as old as its
 arrival.
 """
 
