@@ -81,8 +81,8 @@ class SubscriptionBody(Given):
     labels: Labels = {}
     options: dict[str, Any] = Field(
         default={},
-        description="Delivery: max_per, digest, queue, drop, density. `on`: `pipeline` leaves it to the Spark pipeline, "
-        "which must be running; `broker` (default) to the matcher",
+        description="Delivery: max_per, digest, queue, drop, density. `on`: `pipeline` leaves it to the Spark "
+        "pipeline, which must be running; `broker` (default) to the matcher",
     )
 
 
