@@ -8,10 +8,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit import city, direct, make_log, purge, put, server_of, wait_until
+from kit import city, direct, for_pipeline, make_log, purge, put, server_of, told, wait_until
 from prometheus_client import generate_latest
 from pyspark.sql import SparkSession
 from servers import NatsServer
@@ -22,9 +23,11 @@ from spinney_cloud.pipeline import running_loop
 from spinney_cloud.pipeline.ingest import IngestError, Plan
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, Lake
 from spinney_cloud.pipeline.maintenance import Policy
+from spinney_cloud.pipeline.matching_query import MatchingPlan
 from spinney_cloud.pipeline.running import Job, PlaceError, Run, Spark, held
 from spinney_cloud.pipeline.running_loop import Pipeline
 from spinney_cloud.pipeline.scan import LogTrimmed
+from spinney_cloud.pipeline.subscriptions import Where
 from spinney_cloud.positions import Position
 
 
@@ -239,6 +242,21 @@ def test_the_log_is_kept_for_the_slower_part(spark: SparkSession, nats: NatsServ
         put(nats, city(1, first=3))
         one.until(lambda: (found := position(nats)) and found.sequence == end + 1, "the keeper is told again")
         assert list(ingest._floor._marks) == [(1, 1e9)]
+
+
+@pytest.mark.slow
+def test_matching_is_a_part_of_it(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:
+    make_log(nats)
+    put(nats, [for_pipeline("hot", "NO2 > 50"), *city(2)])
+    job = job_in(tmp_path, nats)
+    plan = MatchingPlan(Where(server_of(nats), job.lake), str(tmp_path / "matching"), trigger_seconds=0)
+    with running(spark, nats, replace(job, matching=plan)) as one:
+        one.until(lambda: one.pipeline.health()["ready"], "both have begun")
+        metrics = one.pipeline.metrics
+        one.until(lambda: "matching_subscriptions 1.0" in generate_latest(metrics).decode(), "it has the subscription")
+        one.until(lambda: told(nats), "it tells")
+        one.until(lambda: one.rows() == 40, "the lake is filled, too")
+    assert {note.sid for each in told(nats) for note in each.notes} == {"hot"}
 
 
 def position(nats: NatsServer) -> Position | None:

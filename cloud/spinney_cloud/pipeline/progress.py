@@ -51,12 +51,11 @@ class Look:
 def look_at_log(log: DirectGet, look: Look, status: Status, now: float) -> None:
     """Find out how far the log is; `now` is monotonic. LogError if it does not answer."""
     look.newest = log.last_of_subject(LOG, log_subject("publications", "*"), log.bounds(LOG).last)
-    after = status.sequence
-    oldest, newest = log.first_from(LOG, after + 1), log.first_from(LOG, look.newest)
-    if look.newest > after and oldest is not None and newest is not None:
-        look.wait(oldest, newest, now)
-    else:
-        look.lag_seconds = 0.0
+    look.lag_seconds = 0.0
+    if look.newest > (after := status.sequence):
+        oldest, newest = log.first_from(LOG, after + 1), log.first_from(LOG, look.newest)
+        if oldest is not None and newest is not None:
+            look.wait(oldest, newest, now)
 
 
 def look_at_state(spark: SparkSession, look: Look) -> None:
