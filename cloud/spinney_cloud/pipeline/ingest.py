@@ -43,6 +43,7 @@ from .direct_get import DirectGet, LogServer
 from .duplicates import DEFAULT_WINDOWS, Windows
 from .lake import DEAD_LETTERS, LOG_RECORDS, OBSERVATIONS, TABLES, Lake, LakeError, by_table, with_date
 from .scan import DEFAULT_LIMITS, Limits, LogTrimmed, check_place
+from .session import SMALL_BATCHES, configured
 from .source import NAME, PARTITIONS, register
 
 logger = logging.getLogger(__name__)
@@ -169,9 +170,11 @@ class Ingest:
         stream = self._spark.readStream.format(NAME).options(**self._options(after)).load()
         writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
         if self._plan.once:
-            self._query = writer.trigger(availableNow=True).start()
+            writer = writer.trigger(availableNow=True)
         else:
-            self._query = writer.trigger(processingTime=f"{self._plan.trigger_seconds:g} seconds").start()
+            writer = writer.trigger(processingTime=f"{self._plan.trigger_seconds:g} seconds")
+        with configured(self._spark, SMALL_BATCHES):
+            self._query = writer.start()
         return self._query
 
     def _options(self, after: int) -> dict[str, Any]:

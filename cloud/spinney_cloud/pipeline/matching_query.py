@@ -14,8 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +37,7 @@ from .lake import LakeError
 from .matching import LOG_HAS_COME
 from .notify import Notifier, notes_of
 from .scan import DEFAULT_LIMITS, Limits
+from .session import SMALL_BATCHES, configured
 from .source import NAME, PARTITIONS, register
 from .state import DEFAULT_LIMITS as DEFAULT_STATE_LIMITS
 from .state import Limits as StateLimits
@@ -148,7 +148,7 @@ class Matching:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{plan.trigger_seconds:g} seconds")
-        with _configured(self._spark):
+        with configured(self._spark, SMALL_BATCHES | STATE_STORE):
             self._query = writer.start()
         return self._query
 
@@ -275,19 +275,3 @@ class Matching:
         if progress is not None and progress.stateOperators:
             state = progress.stateOperators[0]
             self.status.units, self.status.state_bytes = state.numRowsTotal, state.memoryUsedBytes
-
-
-@contextmanager
-def _configured(spark: SparkSession) -> Iterator[None]:
-    """A query takes the settings that there are when it is started."""
-    before = {name: spark.conf.get(name, "") for name in STATE_STORE}
-    for name, value in STATE_STORE.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, was in before.items():
-            if was:
-                spark.conf.set(name, was)
-            else:
-                spark.conf.unset(name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -44,6 +44,26 @@ COMMON: Mapping[str, str] = {
 """Of every session."""
 
 
+SMALL_BATCHES: dict[str, str] = {"spark.sql.codegen.wholeStage": "false"}
+"""Of streaming queries: what there is to compile at each batch takes longer than it saves, a third of a small batch."""
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """For what is started meanwhile: a query keeps the settings that there were when it was started."""
+    before = spark.conf.getAll
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            if name in before:
+                spark.conf.set(name, before[name])
+            else:
+                spark.conf.unset(name)
+
+
 def is_local(master: str | None) -> bool:
     """Whether Spark is to run within this machine, started by us."""
     return master is None or master == "local" or master.startswith(("local[", "local-cluster["))
@@ -59,7 +79,8 @@ def session(
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session, with its own files below `folder`. `master`: spark://, k8s://, yarn, sc:// for Spark Connect, or
-    local[N]; None: local with `cores`. NoJavaError if Spark is to run here and cannot."""
+    local[N]; None: local with `cores`, or what spark-submit was told. NoJavaError if Spark is to run here and cannot.
+    """
     if master is not None and master.startswith("sc://"):
         builder = SparkSession.builder.remote(master).appName(app)
         chosen = {**COMMON, **(conf or {})}
@@ -67,21 +88,30 @@ def session(
         for key, value in chosen.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
-    prepare(folder)
-    settings = {**COMMON, **(LOCAL | PYTHON if is_local(master) else {}), **_places(folder), **(conf or {})}
-    builder = SparkSession.builder.appName(app).master(master or f"local[{cores}]")
-    if is_local(master):
+    builder = SparkSession.builder.appName(app)
+    if is_submitted():
+        settings = {**COMMON, **(conf or {})}
+    else:
+        prepare(folder, master)
+        settings = {**COMMON, **(LOCAL | PYTHON if is_local(master) else {}), **_places(folder), **(conf or {})}
+        builder = builder.master(master or f"local[{cores}]")
         settings.setdefault("spark.driver.memory", heap)
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def prepare(folder: Path) -> Java:
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, and Java before it: then it has been told where to run."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def prepare(folder: Path, master: str | None = None) -> Java:
     """Set what Spark takes from the environment of this process: which Java, which Python, how much it says."""
     java = find_java(folder)
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_CONF_DIR", str(_CONF))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
