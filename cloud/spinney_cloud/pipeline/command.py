@@ -25,6 +25,7 @@ from ..settings import Log, Settings
 from .direct_get import LogServer
 from .java import seek_java
 from .running import Job, job_of
+from .running_cluster import CLASSES, become
 from .running_loop import NAME, NEEDS_HELP, Pipeline
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ examples:
   spinney pipeline --once                                 what the log has now, then end: for cron
   spinney pipeline --nats nats://10.0.0.5:4222 --nats-user reader --nats-password-file secret.txt --lake /srv/lake
   spinney pipeline --master spark://10.0.0.9:7077 --lake s3://bucket/lake
+  spinney pipeline master --host 10.0.0.9                 a cluster of our own: its master, and on other machines
+  spinney pipeline worker spark://10.0.0.9:7077           its workers; options are those of Spark
 
 What is in the lake: spinney lake stats. Reading it: cloud/spinney_cloud/pipeline/README.md"""
 
@@ -92,6 +95,8 @@ class Wanted(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     """The command; exit code 0 done, 1 failed, 2 wrong use or configuration, 130 killed by a second Ctrl-C."""
+    if arguments[:1] and arguments[0] in CLASSES:
+        become(*arguments)
     options = _parser().parse_args(arguments)
     try:
         wanted = _wanted(options)
@@ -200,7 +205,7 @@ def _log_of(settings: Settings) -> Log:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spinney pipeline",
-        usage="spinney pipeline [--data DIR | --nats URL] [--lake PLACE] [OPTION ...]",
+        usage="spinney pipeline [--data DIR | --nats URL] [--lake PLACE] [OPTION ...] | master ... | worker URL ...",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -25,7 +25,7 @@ from .lake import Lake
 from .maintenance import Maintenance, Policy
 from .matching_query import Matching, MatchingPlan
 from .scan import Limits
-from .session import CORES, HEAP, is_local, prepare, session
+from .session import CORES, HEAP, is_local, is_submitted, prepare, session
 from .subscriptions import Where
 
 logger = logging.getLogger(__name__)
@@ -233,7 +233,8 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def open_session(spark: Spark) -> SparkSession:
     """A session; says on which Java it runs."""
     quiet_py4j()
-    java = prepare(spark.folder)
-    where = f"{spark.cores} cores, heap {spark.heap}" if is_local(spark.master) else spark.master
-    logger.info("starting Spark %s on Java %d (%s), %s", pyspark.__version__, java.version, java.real, where)
+    if not is_submitted():
+        java = prepare(spark.folder, spark.master)
+        where = f"{spark.cores} cores, heap {spark.heap}" if is_local(spark.master) else spark.master
+        logger.info("starting Spark %s on Java %d (%s), %s", pyspark.__version__, java.version, java.real, where)
     return session(APP, spark.folder, master=spark.master, cores=spark.cores, heap=spark.heap, conf=dict(spark.conf))
