@@ -25,8 +25,8 @@ STARTING_S = 2.0
 """Over which the motes are switched on."""
 LOOK_S = 10.0
 """Between looks for firmware that has crashed."""
-ADVERT_MS = 600
-CONNECTION_INTERVAL_S = 0.015
+ADVERT_MS = 300
+CONNECTION_INTERVAL_S = 0.0075
 SCAN_SHARE = 0.9
 
 

@@ -135,8 +135,9 @@ class _Run:
         http, mqtt = self._stack.address("HTTP"), self._stack.address("MQTT")
         plan = self._plan
         what = f"{plan.motes} motes and {plan.brokers} mobile brokers" if plan else "a mobile broker on this adapter"
-        self._say(f"up in {seconds:.1f} s: {what}")
-        print("\n".join(["", *lines(http, mqtt, sid, text), "", "Ctrl-C stops it.", ""]), flush=True)
+        self._say(f"{what}, in {seconds:.1f} s")
+        print("\n".join(["", *lines(http, mqtt, sid, text), "", "Ctrl-C stops it.", ""]))
+        print(f"ready: HTTP {http}, MQTT {mqtt}, data {self._folder.path}", flush=True)
         if self._options.open:
             webbrowser.open(f"{http}/dashboard/")
 

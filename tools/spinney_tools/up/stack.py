@@ -24,6 +24,12 @@ STOP_SECONDS: Final = 20.0
 """For each stage; what has not ended by then is killed."""
 MAX_LOG_BYTES: Final = 2 * 1024**2
 LAST_LINES: Final = 40
+START_SECONDS: Final = 120.0
+"""For one process to be ready."""
+SILENT_SECONDS: Final = 10.0
+"""Who waits longer is told for what."""
+logger = logging.getLogger(__name__)
+
 _ADDRESS = re.compile(r"\b(MQTT|HTTP) (\S+?)(?:,|$)")
 
 
@@ -48,9 +54,18 @@ class Part:
     async def ready(self) -> None:
         """Until it does its work; UpError with its own words if it does not."""
         try:
-            await self.child.wait_ready()
+            async with asyncio.timeout(START_SECONDS):
+                await self.child.wait_ready()
         except ChildError as error:
-            raise UpError(self._why() or f"{error}; what it said is in {self._log.baseFilename}") from None
+            raise UpError(self._why() or f"{error}; {self.last_words}") from None
+        except TimeoutError:
+            raise UpError(f"{self.name} is not ready after {START_SECONDS:.0f} s; {self.last_words}") from None
+
+    @property
+    def last_words(self) -> str:
+        """What it said last, and where the rest is."""
+        said = f"it said last: {self._last[-1]}; " if self._last else ""
+        return f"{said}its log is {self._log.baseFilename}"
 
     def _why(self) -> str:
         """What it has said of it, as commands do: `spinney cloud: ...`."""
@@ -75,6 +90,20 @@ class Stack:
 
     async def start(self) -> None:
         """Until everything is ready."""
+        telling = asyncio.create_task(self._tell_waiting())
+        try:
+            await self._start()
+        finally:
+            telling.cancel()
+
+    async def _tell_waiting(self) -> None:
+        while True:
+            await asyncio.sleep(SILENT_SECONDS)
+            parts = [part for stage in self._stages for part in stage if not part.child.ready.is_set()]
+            for part in parts:
+                logger.warning("waiting for %s; %s", part.name, part.last_words)
+
+    async def _start(self) -> None:
         self._cloud.child.start()
         city = self._start_city()
         await self._cloud.ready()
