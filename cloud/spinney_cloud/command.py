@@ -30,6 +30,7 @@ COMMANDS = {
     "certs": ("certs_command", "make certificates for MQTT, HTTP and NATS"),
     "acl": ("acl_command", "write users and what they may do for mosquitto"),
     "conf": ("conf_command", "write a configuration for mosquitto"),
+    "health": ("health_command", "say whether the cloud on this machine does its work"),
     "backup": ("backup_command", "save a data directory, also of a running cloud"),
     "restore": ("backup_command", "make a data directory from a backup"),
 }

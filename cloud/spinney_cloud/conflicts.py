@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from .acl import MQTT_USER
+from .acl import CORE_USER, MQTT_USER
 from .ports import is_loopback, reachable
 from .settings import Mqtt, Nats, Section, Settings, Tls
 from .streams import DEAD_BYTES, HARD_CAP, REQUESTS_BYTES
@@ -71,7 +71,8 @@ def _server(name: str, section: Nats | Mqtt, schemes: tuple[str, ...]) -> Iterat
                 (key,),
                 f"secrets belong in files: give the user with --{name}-user, the password with --{name}-password-file",
             )
-    if section.user and not section.password_file and not (name == "mqtt" and section.user == MQTT_USER):
+    ours = {"nats": CORE_USER, "mqtt": MQTT_USER}[name]  # whose password is in the data directory
+    if section.user and not section.password_file and section.user != ours:
         yield Conflict((f"{name}.user",), f"needs a password, too: --{name}-password-file")
     if section.password_file:
         if not section.user:

@@ -49,10 +49,12 @@ def our_ports(settings: Settings) -> OurPorts:
 def nats_endpoints(settings: Nats, ports: NatsPorts | None, data: DataDir) -> dict[str, Any]:
     """The fields of Endpoints that say where the log is."""
     if ports is None:
+        # `spinney cloud acl` has given the server our own password
+        ours = data.secrets.nats_password if settings.user == CORE_USER else None
         return {
             "nats_url": settings.url,
             "nats_user": settings.user,
-            "nats_password": _secret(settings.password_file),
+            "nats_password": _secret(settings.password_file) or ours,
             "nats_ca": _text(settings.tls.ca),
             "nats_certificate": _text(settings.tls.certificate),
             "nats_key": _text(settings.tls.key),

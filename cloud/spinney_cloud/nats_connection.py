@@ -85,7 +85,7 @@ class Connection(Client):
     async def open(self, endpoints: Endpoints, name: str) -> None:
         """Connect; tries until it succeeds."""
         await self.connect(
-            endpoints.nats_url,
+            [url.strip() for url in endpoints.nats_url.split(",")],
             name=name,
             user=endpoints.nats_user,
             password=endpoints.nats_password,

@@ -67,9 +67,11 @@ class Nats(Section):
     url: str | None = None
     """nats://host:port or tls://host:port of an existing server; several with commas."""
     user: str | None = None
-    """At an existing server."""
+    """At an existing server; spinney-core after `spinney cloud acl nats`."""
     password_file: Path | None = None
-    """Holds that user's password."""
+    """Holds that user's password; that of spinney-core is in the data directory."""
+    replicas: Count = 1
+    """Servers of an existing cluster that keep each stream; 3 lets one of them fail."""
     host: str = "127.0.0.1"
     """Where our own server listens."""
     port: Port = 4222

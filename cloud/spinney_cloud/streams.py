@@ -31,6 +31,7 @@ async def ensure(connection: Connection, settings: Settings, first: Mapping[str,
     wanted = {name: _stream(name, settings) for name in STREAM_SUBJECTS}
     wanted |= {stream_of(name): _bucket(name) for name in BUCKETS}
     for name, config in wanted.items():
+        config["num_replicas"] = settings.nats.replicas
         await _ensure(connection, name, config, (first or {}).get(name, 0))
 
 
