@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from spinney_cloud.pipeline import lake as lake_module
 from spinney_cloud.pipeline.decode import Decoder
-from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError, with_date
+from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError, TableSpec, with_date
 from spinney_cloud.pipeline.lake_files import export_lake, import_lake
 from spinney_cloud.records import Record, encode
 
@@ -101,6 +102,52 @@ def test_two_writers_do_not_both_write(tmp_path: Path) -> None:
     assert one.append(OBSERVATIONS, rows(*city(2)), 2)
     assert not other.append(OBSERVATIONS, rows(*city(2)), 2)
     assert len(ids(one)) == 40
+
+
+# ---- rows that are changed
+
+
+SUMS = TableSpec(pa.schema([("date", pa.date32()), ("name", pa.string()), ("sum", pa.int64())]), ("date",))
+
+
+def sums(**values: int) -> pa.Table:
+    rows = [{"date": FIRST_DAY, "name": name, "sum": value} for name, value in values.items()]
+    return pa.Table.from_pylist(rows, SUMS.schema)
+
+
+def sums_of(lake: Lake) -> dict[str, int]:
+    return {row["name"]: row["sum"] for row in lake.dataset("sums").to_table().to_pylist()}
+
+
+def test_rows_of_the_same_key_are_replaced_in_one_commit(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.table("sums", SUMS)
+    lake.put("sums", sums(a=1, b=2), {"one": 5, "other": 7})
+    lake.put("sums", sums(b=3, c=4), {"one": 6}, ["name"])
+    lake.put("sums", sums(), {"one": 8})
+    assert sums_of(lake) == {"a": 1, "b": 3, "c": 4}
+    assert lake.dataset("sums").count_rows() == 3
+    again = Lake(tmp_path).table("sums")
+    assert (again.transaction_version("one"), again.transaction_version("other")) == (8, 7)
+
+
+def test_rows_are_replaced_while_their_table_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the reading of the table and the commit."""
+    monkeypatch.setattr(lake_module, "MIN_FILES", 2)
+    lake, merge, removed = Lake(tmp_path), lake_module._merge, []
+    lake.table("sums", SUMS)
+    for at, name in enumerate("abc"):
+        lake.put("sums", sums(**{name: at}), {"one": at})
+
+    def compacted(*arguments: Any) -> None:
+        if not removed:
+            removed.append(lake.again().compact("sums").removed)
+        merge(*arguments)
+
+    monkeypatch.setattr(lake_module, "_merge", compacted)
+    lake.put("sums", sums(b=9), {"one": 9}, ["name"])
+    assert removed == [3]
+    assert sums_of(lake) == {"a": 0, "b": 9, "c": 2}
 
 
 # ---- keeping

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from .schema import DEAD, LABELS, PUBLICATIONS, ddl
 
@@ -48,6 +48,7 @@ MIN_FILES = 8
 """Of a partition that are worth compacting while its day goes on."""
 KEPT_HOURS = 24
 """A file that is no longer part of a table stays so long for those who read an older version."""
+MERGE_ATTEMPTS = 5
 LOG_KEPT = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "100"}
 
 _DATE = pa.field("date", pa.date32())
@@ -209,6 +210,37 @@ class Lake:
             ) from error
         return True
 
+    def put(self, name: str, rows: pa.Table, versions: Mapping[str, int], key: Sequence[str] = ()) -> None:
+        """Add rows, or with a key replace those that have the same (of its date, too), in one commit with these
+        transaction versions."""
+        self._check_room()
+        done = CommitProperties(app_transactions=[Transaction(app, version) for app, version in versions.items()])
+        try:
+            if not rows.num_rows:
+                _commit_nothing(self.table(name), done)
+            elif not key:
+                table = self.table(name)
+                write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
+            else:
+                self._merge(name, rows, key, done)
+        except (DeltaError, OSError) as error:
+            self._tables.pop(name, None)
+            raise LakeError(
+                f"the lake's table {self.path(name)} cannot be written: {error}. Nothing of this is in it; "
+                f"is the disk full? Once there is room, it goes on where it was"
+            ) from error
+
+    def _merge(self, name: str, rows: pa.Table, key: Sequence[str], properties: CommitProperties) -> None:
+        """Again, if a compaction has replaced meanwhile what is to be changed."""
+        for attempt in range(1, MERGE_ATTEMPTS + 1):
+            try:
+                _merge(self.table(name), rows, key, properties)
+            except CommitFailedError:
+                if attempt == MERGE_ATTEMPTS:
+                    raise
+            else:
+                return
+
     def _check_room(self) -> None:
         if self._free_floor and self.is_folder:
             free = shutil.disk_usage(self.place).free
@@ -360,6 +392,20 @@ def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
     columns = table.metadata().partition_columns
     table.create_write_transaction([], "append", table.schema(), columns, commit_properties=properties)
     table.update_incremental()
+
+
+def _merge(table: DeltaTable, rows: pa.Table, key: Sequence[str], properties: CommitProperties) -> None:
+    first, last = pc.min(rows["date"]).as_py(), pc.max(rows["date"]).as_py()
+    same = " and ".join(f"t.{name} = s.{name}" for name in ("date", *key))
+    merger = table.merge(
+        rows,
+        f"t.date >= '{first}' and t.date <= '{last}' and {same}",
+        source_alias="s",
+        target_alias="t",
+        commit_properties=properties,
+        writer_properties=_PROPERTIES,
+    )
+    merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
 def by_table(rows: pa.Table) -> dict[str, pa.Table]:

@@ -1,0 +1,68 @@
+"""Windows as a part of a running pipeline (see running.Part)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from .lake import Lake
+from .windows import WindowPlan, Windows
+
+logger = logging.getLogger(__name__)
+
+EVERY_SECONDS = 60.0
+"""The shortest window: more often there is nothing to write."""
+
+
+@dataclass
+class WindowsDone:
+    """What was done."""
+
+    windows: int = 0
+    gaps: int = 0
+    changed: int = 0
+    too_late: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    """What the last step took."""
+
+
+class WindowsPart:
+    """Keeps the windows up with the lake. `start`, then `wait` until `stop` is called, from anywhere."""
+
+    def __init__(
+        self, spark: SparkSession, lake: Lake, plan: WindowPlan | None = None, every_seconds: float = EVERY_SECONDS
+    ) -> None:
+        self.done = WindowsDone()
+        self._windows = Windows(spark, lake.again(), plan)
+        self._every = every_seconds
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """The steps are done by who waits."""
+
+    def wait(self) -> None:
+        """One step after the other. LakeError if one cannot be written."""
+        while not self._stopping.is_set():
+            self.step()
+            self._stopping.wait(self._every)
+
+    def stop(self) -> None:
+        """After the step that is under way."""
+        self._stopping.set()
+
+    def step(self) -> None:
+        """One, counted."""
+        began = time.monotonic()
+        for written in self._windows.step():
+            self.done.windows += written.windows
+            self.done.gaps += written.gaps
+            self.done.changed += written.changed
+            logger.debug("windows: %s", written)
+        self.done.too_late = self._windows.too_late
+        self.done.steps += 1
+        self.done.seconds = time.monotonic() - began
