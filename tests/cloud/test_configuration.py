@@ -244,7 +244,7 @@ def test_wrong_flags_are_told_all_at_once_and_what_may_be_a_secret_is_not(capsys
     said = capsys.readouterr().err
     assert said.splitlines() == [
         "spinney cloud: --mqtt-password: there is no such flag; perhaps --mqtt-password-file",
-        "spinney cloud: foo: is no command; commands are user, certs, acl, conf, backup, restore",
+        "spinney cloud: foo: is no command; commands are user, certs, acl, conf, health, backup, restore",
         "spinney cloud: --htp-port: there is no such flag; perhaps --http-port",
         "spinney cloud: --http-port: needs a value: a port from 0 to 65535",
     ]
