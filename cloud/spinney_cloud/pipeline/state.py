@@ -10,6 +10,10 @@ What must be remembered is kept in *units*, by scope, so that no two share anyth
 Units live in shards. A shard is told of everything that concerns it, in the log's order, and that the log has gone on;
 so what falls due happens at the record with which it does (rule I3), and what a batch tells is a function of the log
 alone. (Spark's timers would fire a batch later, and nobody could say at which record.) Nothing here knows of Spark.
+
+What came late is found by who plans the reading (duplicates.py), from its start on and by W before it. So right after a
+start there is one difference to the engine: a reading that is older than another of its source, which came more than W
+before that start and was not of the subscription's feed, is examined.
 """
 
 from __future__ import annotations
