@@ -26,6 +26,7 @@ from .maintenance import Maintenance, Policy
 from .matching_query import Matching, MatchingPlan
 from .scan import Limits
 from .session import CORES, HEAP, is_local, is_submitted, prepare, session
+from .state import Limits as StateLimits
 from .subscriptions import Where
 
 logger = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ def _matching_plan(settings: Settings, plan: Plan) -> MatchingPlan:
         limits=plan.limits,
         partitions=plan.partitions,
         windows=plan.windows,
+        state=StateLimits(settings.matching.valid_kept, settings.log.max_age),
         trigger_seconds=settings.pipeline.matching_trigger,
         skip_missing=plan.skip_missing,
     )
