@@ -16,6 +16,7 @@ from uplink_kit import REAL
 
 from spinney.client import Subscriber
 from spinney.client.dialogue import Dialogue
+from spinney_mobile.active import ActiveFilter
 from spinney_mobile.broker import Broker
 from spinney_mobile.cells import H3
 from spinney_mobile.outbox import Outbox
@@ -41,6 +42,8 @@ TEXTS = (
     "NO2 > 30 AND lat BETWEEN 45.80 AND 45.82 AND long BETWEEN 15.95 AND 15.99",
     "pm25 >= 20 AND lat BETWEEN 45.83 AND 45.85 AND long BETWEEN 15.95 AND 15.99",
     "humidity > 90 AND lat > 45.8105",
+    "WHEN NO2 > 45 UNTIL NO2 <= 42",
+    "WHEN pm25 > 25 UNTIL pm25 <= 20 FOR lat > 45.83",
 )
 WAY = (
     (HERE, {"temperature": 20.0}),
@@ -201,7 +204,9 @@ class Life:
         """All that follows has happened: announced and answered, active, on the mote, sent and stored."""
         pace(QUICKLY)
         before: list[int] = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while before != (now := counts(self._footprint)) or not self._is_at_rest():
+            assert time.monotonic() < deadline, f"waited {DEADLINE_SECONDS:g} s for all to be at rest"
             before = now
             await asyncio.sleep(3.0)
 
@@ -217,7 +222,8 @@ class Life:
         """Whether the cloud has told of what follows from the announcement."""
         wanted = Coordinator(Filters(), TEXTS).desired({**self.broker.announcer.body(), "session": "any"})
         active = self.broker.decider.filters
-        return {d: one.feed for d, one in active.items()} == {d: one.feed for d, one in wanted.items()}
+        told = {digest: ActiveFilter.from_json(one.to_json()) for digest, one in wanted.items()}
+        return dict(active) == told
 
 
 def pace(speed: float) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 720, 420
-LEFT, RIGHT, TOP, BOTTOM = 64, 120, 48, 56
+LEFT, RIGHT, TOP, BOTTOM = 64, 130, 48, 56
 _MOST: Final = 1.2
 _STEP: Final = 0.2
 _LABEL_PX: Final = 16
@@ -18,6 +18,7 @@ _COLOURS: Final = (
     ("#b45309", "#f0a860", "2 4"),
     ("#1d5fb4", "#7db4f5", "8 4"),
     ("#15803d", "#5ccb85", ""),
+    ("#15803d", "#5ccb85", "10 3 2 3"),
 )
 """Of each line in light and in dark, and its dashes, so that colours alone tell nothing."""
 
@@ -33,7 +34,7 @@ class Line:
 
 
 def chart(title: str, note: str, coverages: Sequence[float], lines: Sequence[Line]) -> str:
-    """An SVG of lines, each with the range of its runs behind it. At most four lines."""
+    """An SVG of lines, each with the range of its runs behind it. At most five lines."""
     styles = "".join(_style(number) for number in range(len(lines)))
     dark = "".join(f".l{n}{{stroke:{c[1]}}}.f{n}{{fill:{c[1]}}}" for n, c in enumerate(_COLOURS[: len(lines)]))
     parts = [

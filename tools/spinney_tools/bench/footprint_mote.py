@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,12 +75,14 @@ class CarriedMote:
         self._is_clock_set = False
         self._visits.look(ble)
 
-    def want(self, pushed: Mapping[Digest, Pushed], epoch: int) -> None:
-        """Makes its table what is wanted now, in a visit, if it is another."""
+    def want(self, pushed: Mapping[Digest, Pushed], epoch: int, on_mote: Callable[[Collection[Digest]], None]) -> None:
+        """Makes its table what is wanted now, in a visit, if it is another. `on_mote` hears whose bits it keeps, each
+        time before what is not to be kept goes."""
         self._wanted = Wanted({digest: one.active for digest, one in pushed.items()}, KNOWN, epoch)
         plan = self._plan.plan({digest: one.program for digest, one in pushed.items()}, EVERY_SAMPLE, epoch)
         if not self._plan.differs(plan):
             return
+        on_mote(self._plan.bits(plan))
         changes = self._plan.begin(plan)
         for add, drop in changes:
             self._table.change(list(add.values()), drop)
@@ -88,6 +90,7 @@ class CarriedMote:
         if self._table.crc != self._plan.crc:
             raise WrongAnswer(f"the table of {self._source} is not what was planned")
         self._plan.drained()
+        on_mote(self._plan.bits(plan))
         self.counts.commits += len(changes)
         self._visit(changes=changes)
 

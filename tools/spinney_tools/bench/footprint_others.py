@@ -78,7 +78,7 @@ class Others:
 
     def _contexts(self, asked: Asked, filters: Filters) -> Iterator[tuple[bytes, bytes]]:
         """For each change of context what is announced, and all subscriptions that may match there."""
-        cloud, grid = Coordinator(filters, asked.texts), H3()
+        cloud, grid = Coordinator(filters, [one.matches for one in asked.questions]), H3()
         for cell, times in Counter(self._walk.contexts).items():
             place = Area(*grid.centre(cell), grid.radius_meters(cell)).to_json()
             item = {"sources": [{"name": _SOURCE, "attributes": self._attributes}], "place": place, "session": "any"}

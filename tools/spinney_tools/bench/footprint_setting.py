@@ -157,59 +157,84 @@ def _walker(chance: random.Random) -> Walker:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Subscriptions, and a bit for each sample that any of them matches."""
+class Question:
+    """What somebody wants to know of, in two ways to be told."""
 
-    texts: tuple[str, ...]
+    condition: str
+    opposite: str
+    around: str
+    """Where; empty for all of the city."""
+
+    @property
+    def matches(self) -> str:
+        """Each reading that meets it: a content filter, as in the paper."""
+        return f"{self.condition} AND {self.around}" if self.around else self.condition
+
+    @property
+    def begins_and_ends(self) -> str:
+        """When it begins, and when it ends: a state filter."""
+        return f"WHEN {self.condition} UNTIL {self.opposite}" + (f" FOR {self.around}" if self.around else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Questions, and a bit for each sample that meets any of them."""
+
+    questions: tuple[Question, ...]
     covered: int
 
 
 class Asking:
-    """Subscriptions of one run, drawn at random, and which samples each of them matches."""
+    """Questions of one run, drawn at random, and which samples meet each of them."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._chance = random.Random(f"asking {walk.seed}")  # noqa: S311  # repeatable on purpose
-        self._drawn: list[tuple[str, int]] = []
+        self._drawn: list[tuple[Question, int]] = []
 
     def covering(self, coverage: float) -> Asked:
-        """Subscriptions by which so large a share of the samples is notified of; WrongAnswer if none are found."""
+        """Questions that so large a share of the samples meets; WrongAnswer if none are found."""
         count = len(self._walk.samples)
         least, most = (count * (coverage + off) for off in (-CLOSE, CLOSE))
-        found: list[str] = []
+        found: list[Question] = []
         covered = 0
         for number in range(MAX_TRIES):
-            text, matches = self._draw(number)
+            question, matches = self._draw(number)
             now = (covered | matches).bit_count()
             is_met = covered.bit_count() >= least
             brings_on = now >= min(covered.bit_count() + LEAST_SHARE * count, least)
-            if matches and now <= most and (is_met or brings_on) and text not in found:
+            if matches and now <= most and (is_met or brings_on) and question not in found:
                 covered |= matches
-                found.append(text)
+                found.append(question)
             if len(found) >= MAX_SUBSCRIPTIONS and is_met:
                 break
         if covered.bit_count() < least:
             raise WrongAnswer(f"run {self._walk.seed}: no subscriptions cover {coverage:.0%} of the samples")
         return Asked(tuple(found), covered)
 
-    def _draw(self, number: int) -> tuple[str, int]:
-        """The subscription with this number, and a bit for each sample that it matches."""
+    def _draw(self, number: int) -> tuple[Question, int]:
+        """The question with this number, and a bit for each sample that meets it."""
         while number >= len(self._drawn):
-            text = self._text()
-            matches = compile_filter(parse_filter(text), clean=True)
+            question = self._question()
+            matches = compile_filter(parse_filter(question.matches), clean=True)
             bits = sum(1 << place for place, sample in enumerate(self._walk.samples) if matches(sample))
-            self._drawn.append((text, bits))
+            self._drawn.append((question, bits))
         return self._drawn[number]
 
-    def _text(self) -> str:
+    def _question(self) -> Question:
         """A measurement of one sample with a random operator; half of them near where that was."""
         chance = self._chance
         sample = chance.choice(self._walk.samples)
-        row = chance.choice(ROWS)
-        text = f"{row.name} {chance.choice(('<', '<=', '=', '>=', '>'))} {sample[row.name]:.10g}"
-        if chance.random() >= LOCAL_SHARE:
-            return text
-        reach = chance.uniform(*REACH_DEGREES)
-        lat, long = sample["lat"], sample["long"]
-        around = f"lat BETWEEN {lat - reach:.4f} AND {lat + reach:.4f}"
-        return f"{text} AND {around} AND long BETWEEN {long - reach:.4f} AND {long + reach:.4f}"
+        row, operator = chance.choice(ROWS), chance.choice(tuple(_OPPOSITE))
+        value = f"{sample[row.name]:.10g}"
+        around = _around(sample, chance.uniform(*REACH_DEGREES)) if chance.random() < LOCAL_SHARE else ""
+        return Question(f"{row.name} {operator} {value}", f"{row.name} {_OPPOSITE[operator]} {value}", around)
+
+
+def _around(sample: Mapping[str, Any], reach: float) -> str:
+    south, north = sample["lat"] - reach, sample["lat"] + reach
+    west, east = sample["long"] - reach, sample["long"] + reach
+    return f"lat BETWEEN {south:.4f} AND {north:.4f} AND long BETWEEN {west:.4f} AND {east:.4f}"
+
+
+_OPPOSITE: Final = {"<": ">=", "<=": ">", "=": "<>", ">=": "<", ">": "<="}

@@ -40,6 +40,7 @@ from spinney_mobile.tally import Tally
 from .footprint_mote import CarriedMote, Pushed
 from .footprint_setting import ABILITIES, FETCHED_S, RESOLUTION, Step, Walk
 from .footprint_traffic import Footprint
+from .matching import WrongAnswer
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
 """As the cloud says it in its first answer."""
@@ -231,8 +232,9 @@ class Phone:
         for digest in message["drop"]:
             del self._active[digest]
         self._taking.change([one.active for one in added.values()], message["drop"], self._leases.known, now)
+        decider = self._taking.decider
         if epoch := self._leases.epoch(self.source):
-            self._mote.want(self._active, epoch)
+            self._mote.want(self._active, epoch, lambda digests: decider.on_mote(self.source, digests))
 
     def _greeting(self) -> dict[str, Any]:
         greeting = {} if self._is_greeted else {"max_payload": MAX_PAYLOAD}
@@ -267,7 +269,8 @@ class Phone:
             self._upload(record)
 
     def _upload(self, record: OutRecord) -> None:
-        assert record.publication is not None
+        if record.publication is None:
+            raise WrongAnswer("labels without a reading, although every source stays with its phone")
         id = PublicationId.parse(record.publication["id"])
         self._batch += 1
         batch = f"0123456789ab-{self._batch}"
