@@ -30,7 +30,9 @@ examples:
 
   spinney cloud acl nats --to /etc/nats
   spinney cloud --nats nats://10.0.0.5:4222 --nats-user {CORE_USER} --mqtt mqtt://10.0.0.5:1883 \\
-                --mqtt-user {MQTT_USER}"""
+                --mqtt-user {MQTT_USER}
+
+exit codes: 0 done, 1 refused, 2 wrong use"""
 
 
 def main(arguments: list[str]) -> int:

@@ -26,6 +26,22 @@ from .stream_copy import CopyError
 
 _ERRORS = (BackupError, CopyError, ConfigurationError, DataDirError, NatsServerError, LogError, OSError)
 
+BACKUP_EPILOG = """\
+MQTT sessions are not in it: what the MQTT server holds for clients that are away. With --log, notifications that had
+not been handed to the MQTT server are.
+
+examples:
+  spinney cloud backup spinney.backup
+  spinney cloud backup spinney.backup --log --data /var/lib/spinney
+
+exit codes: 0 done, 1 refused, 2 wrong use"""
+RESTORE_EPILOG = """\
+examples:
+  spinney cloud restore spinney.backup
+  spinney cloud restore spinney.backup --data /var/lib/spinney
+
+exit codes: 0 done, 1 refused, 2 wrong use"""
+
 
 def main(arguments: list[str]) -> int:
     """The command, the first argument being backup or restore; exit code 0 done, 1 refused."""
@@ -46,8 +62,8 @@ def _backup_parser() -> argparse.ArgumentParser:
         prog="spinney cloud backup",
         description="Write subscriptions, announcements, users, secrets and the matcher's snapshots into one file, "
         "while the cloud runs or when it does not. Keep the file as you keep passwords.",
-        epilog="MQTT sessions are not in it: what the MQTT server holds for clients that are away. With --log, "
-        "notifications that had not been handed to the MQTT server are.",
+        epilog=BACKUP_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the backup, such as spinney.backup")
     parser.add_argument("--log", action="store_true", help="with the publications and notifications that are kept")
@@ -59,6 +75,8 @@ def _restore_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spinney cloud restore",
         description="Make a data directory of a backup. It must be empty or not be there yet.",
+        epilog=RESTORE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a file that spinney cloud backup wrote")
     add_data_options(parser)

@@ -21,7 +21,9 @@ examples:
   spinney cloud certs init
   spinney cloud certs server cloud.example.org 192.0.2.7
   spinney cloud certs client pi-3
-  spinney cloud certs show"""
+  spinney cloud certs show
+
+exit codes: 0 done, 1 refused, 2 wrong use"""
 
 
 def main(arguments: list[str]) -> int:
@@ -51,7 +53,13 @@ def _parser() -> argparse.ArgumentParser:
         ("renew", "put a new one in the place of one, for the same names", _renew),
         ("show", "list what there is, and until when", _show),
     ):
-        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         add_data_options(command)
         command.set_defaults(act=act)
         if name == "server":

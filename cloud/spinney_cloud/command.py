@@ -51,7 +51,9 @@ examples:
   spinney cloud                                    everything on loopback, data in ./spinney-data
   spinney cloud --data /var/lib/spinney --http-port 0 --mqtt-port 0
   spinney cloud --mqtt mqtt://localhost:1883       clients connect to an existing mosquitto, MQTT 5 ones too
-  spinney cloud --config cloud.toml --check        say what would be, and whether it holds"""
+  spinney cloud --config cloud.toml --check        say what would be, and whether it holds
+
+exit codes: 0 stopped in order, 1 failed, 2 wrong use or configuration, 130 killed by a second Ctrl-C"""
 
 
 def main(arguments: list[str], *, processes: Processes | None = None) -> int:

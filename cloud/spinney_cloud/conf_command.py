@@ -51,11 +51,21 @@ listener {own}
 # Then: spinney cloud --mqtt mqtt://{server} --mqtt-user {user}
 """
 
+EPILOG = """\
+examples:
+  spinney cloud conf mosquitto > /etc/mosquitto/conf.d/spinney.conf
+  spinney cloud conf mosquitto --acl /etc/mosquitto/spinney > /etc/mosquitto/conf.d/spinney.conf
+
+exit codes: 0 done, 2 wrong use"""
+
 
 def main(arguments: list[str]) -> int:
     """The command; exit code 0."""
     parser = argparse.ArgumentParser(
-        prog="spinney cloud conf", description="Print what an MQTT server of your own must be told, with the reasons."
+        prog="spinney cloud conf",
+        description="Print what an MQTT server of your own must be told, with the reasons.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("server", choices=["mosquitto"])
     parser.add_argument(

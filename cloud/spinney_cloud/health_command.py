@@ -20,11 +20,13 @@ TIMEOUT_SECONDS = 8.0
 MAX_ANSWER_BYTES = 1024 * 1024
 
 EPILOG = """\
-It asks /readyz of the cloud that runs on the data directory, wherever that listens. Exit code 0: ready; 1: not.
+It asks /readyz of the cloud that runs on the data directory, wherever that listens.
 
 examples:
   spinney cloud health
-  spinney cloud health --data /var/lib/spinney"""
+  spinney cloud health --data /var/lib/spinney
+
+exit codes: 0 ready, 1 not, 2 wrong use"""
 
 
 class HealthError(Exception):

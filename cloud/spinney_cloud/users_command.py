@@ -30,7 +30,9 @@ examples:
   spinney cloud user add alice --role subscriber            prints a new password, once
   spinney cloud user add pi-3 --role "mobile broker" --tenant city --password-file pi-3.txt
   spinney cloud user token alice --for 30d                  a token for HTTP, printed once
-  spinney cloud user ls"""
+  spinney cloud user ls
+
+exit codes: 0 done, 1 refused, 2 wrong use"""
 
 
 def main(arguments: list[str]) -> int:
@@ -76,7 +78,13 @@ def _command(
     *,
     named: bool = True,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     if named:
         parser.add_argument("name", help="the user")
     add_data_options(parser)

@@ -44,6 +44,8 @@ examples, the first steps first:
 exit codes: 0 done, 1 failed, 2 wrong use or configuration; some commands name more
 """
 
+EXIT_CODES: Final = "exit codes: 0 done, 1 failed, 2 wrong use or configuration\n"
+
 SETTINGS = """\
 Each setting can also stand in the file (--cloud-url X is `url = "X"` below `[cloud]`) and in the environment
 (SPINNEY_MOBILE__CLOUD__URL=X). Flags win over the environment, and that wins over the file. Devices, acquirers, rules
@@ -188,7 +190,8 @@ def seen(arguments: list[str]) -> int:
         "List every device that can be heard, before any filter: as a running broker has heard them, or by scanning.",
         "  spinney mobile seen\n"
         "  spinney mobile seen --seconds 30 --scan    scan, though a broker runs\n"
-        "  spinney mobile seen --json | jq '.[].address'\n",
+        "  spinney mobile seen --json | jq '.[].address'\n\n"
+        f"{EXIT_CODES}",
     )
     command.parser.add_argument("--seconds", type=float, default=10.0, help="to scan for (default: %(default)s)")
     command.parser.add_argument("--scan", action="store_true", help="scan, even if a broker runs that could be asked")
@@ -223,7 +226,7 @@ def top(arguments: list[str]) -> int:
         "top",
         "Look at a running broker in this terminal: sources, signal, battery, what is wanted, what is sent and spared,"
         " and notifications of your own subscriptions. Keys are named at the bottom.",
-        "  spinney mobile top\n  spinney mobile top --data /var/lib/spinney-mobile\n",
+        f"  spinney mobile top\n  spinney mobile top --data /var/lib/spinney-mobile\n\n{EXIT_CODES}",
     )
     _, reread = command.parse(arguments)
     data = _where(reread())
@@ -268,7 +271,8 @@ def explain(arguments: list[str]) -> int:
         "explain",
         "Why a running broker sends a reading up or not: each active filter, part by part.",
         "  spinney mobile explain --source a4c138000001\n"
-        '  spinney mobile explain --publication \'{"source": "m7", "NO2": 57}\'\n',
+        '  spinney mobile explain --publication \'{"source": "m7", "NO2": 57}\'\n\n'
+        f"{EXIT_CODES}",
     )
     command.parser.add_argument("--source", help="its newest reading")
     command.parser.add_argument("--publication", metavar="JSON", help="any reading")
@@ -345,7 +349,8 @@ def install_service(arguments: list[str]) -> int:
         "Have systemd run the broker: shows the unit, asks, writes it, and starts it.",
         "  spinney mobile install-service --dry-run\n"
         "  sudo spinney mobile install-service --config /etc/spinney/mobile.toml\n"
-        "  spinney mobile install-service --user            for this user alone, without root\n",
+        "  spinney mobile install-service --user            for this user alone, without root\n\n"
+        f"{EXIT_CODES}",
     )
     command.parser.add_argument("--user", action="store_true", help="a unit of this user's own systemd")
     command.parser.add_argument(

@@ -17,7 +17,6 @@ from clouds import Cloud, wait_until
 
 from spinney import Subscriber
 from spinney.client import Notification
-from spinney_tools.up.folder import MARK
 
 pytestmark = pytest.mark.slow
 UP = [sys.executable, "-m", "spinney_tools", "up"]
@@ -130,16 +129,3 @@ def test_asked_to_stop_while_it_starts_it_stops(tmp_path: Path) -> None:
         family = up.family()
         assert up.stop(signal.SIGTERM) == 0
         assert all_gone(family)
-
-
-def test_fresh_forgets_what_is_kept_and_nothing_else(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    (data / "cloud").mkdir(parents=True)
-    (data / MARK).write_text('{"format": 1, "made": ["smog", "posts"]}')
-    (data / "cloud" / "old").touch()
-    (data / "mine.txt").touch()
-    with Up(data, "--fresh") as up:
-        assert up.subscriptions().keys() == {"smog", "posts"}
-        assert up.stop() == 0
-    assert not (data / "cloud" / "old").exists()
-    assert (data / "mine.txt").exists()

@@ -42,7 +42,9 @@ def main(arguments: list[str]) -> int:
         description="Make a source distribution, of it a wheel with the C core (for every Python from 3.11) and one "
         "without (for every machine), a list of what they install with licences (CycloneDX and text), and checksums. "
         "Each wheel is installed in an empty environment and tried.",
-        epilog="examples: spinney dist    spinney dist --to /tmp/release    spinney dist --no-try",
+        epilog="examples:\n  spinney dist\n  spinney dist --to /tmp/release\n  spinney dist --no-try\n\n"
+        "exit codes: 0 done, 1 failed, 2 wrong use",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--to", type=Path, metavar="DIR", help="where the files go (default: dist in the clone)")
     parser.add_argument("--no-try", action="store_true", help="do not install the wheels, which needs a network")

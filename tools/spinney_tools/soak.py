@@ -21,7 +21,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="spinney soak",
         description="Fuzz the C core for long, then run the long tests. Other arguments go to pytest.",
-        epilog="example: spinney soak --fuzz-seconds 3600 -k edge_is_centre",
+        epilog="examples:\n  spinney soak\n  spinney soak --fuzz-seconds 3600 -k edge_is_centre\n\n"
+        "exit codes: 0 all passed, 1 something failed, 2 wrong use",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--fuzz-seconds", type=int, default=FUZZ_SECONDS, help="of each harness; 0: none (%(default)s)")

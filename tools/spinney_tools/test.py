@@ -20,7 +20,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="spinney test",
         description="Run the tests of all parts, or of those named. Other arguments go to pytest.",
-        epilog="examples: spinney test core    spinney test core -k covers -x    spinney test tests/core/test_state.py",
+        epilog="examples:\n  spinney test\n  spinney test core -k covers -x\n"
+        "  spinney test tests/core/test_state.py\n\n"
+        "exit codes: pytest's own: 0 all passed, 1 some failed, 2 wrong use or interrupted",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)}, all (the default), or a test file")

@@ -72,7 +72,9 @@ examples:
   spinney pipeline master --host 10.0.0.9                 a cluster of our own: its master, and on other machines
   spinney pipeline worker spark://10.0.0.9:7077           its workers; options are those of Spark
 
-What is in the lake: spinney lake stats. Reading it: cloud/spinney_cloud/pipeline/README.md"""
+What is in the lake: spinney lake stats. Reading it: cloud/spinney_cloud/pipeline/README.md
+
+exit codes: 0 done, 1 failed, 2 wrong use or configuration, 130 killed by a second Ctrl-C"""
 
 
 class Wanted(NamedTuple):

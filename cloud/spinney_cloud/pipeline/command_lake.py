@@ -25,7 +25,9 @@ examples:
   spinney lake stats
   spinney lake export /backup/lake.tar
   spinney lake import /backup/lake.tar --lake /srv/lake
-  spinney lake retain 365 && spinney lake vacuum --hours 0"""
+  spinney lake retain 365 && spinney lake vacuum --hours 0
+
+exit codes: 0 done, 1 refused, 2 wrong use"""
 
 
 def main(arguments: list[str]) -> int:
@@ -56,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     stats.add_argument("--json", action="store_true", help="as JSON")
     _command(commands, "compact", "join small files, and order days that are over by place", _compact)
     retain = _command(commands, "retain", "remove the days before the last so many", _retain)
+    retain.add_argument("--table", help="of this table alone, such as windows")
     retain.add_argument("days", metavar="DAYS", type=_days, help="that are kept, up to the newest")
     vacuum = _command(commands, "vacuum", "delete files that are no part of a table any more", _vacuum)
     vacuum.add_argument(
@@ -79,7 +82,13 @@ def _command(
     *,
     must_exist: bool = True,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--lake", metavar="PLACE", help="a folder, or a URL such as s3://bucket/lake")
     add_data_options(parser)
     parser.set_defaults(act=act, must_exist=must_exist)
@@ -137,7 +146,10 @@ def _compact(_options: argparse.Namespace, lake: Lake) -> None:
 
 
 def _retain(options: argparse.Namespace, lake: Lake) -> None:
-    for name in lake.names():
+    names = lake.names()
+    if options.table not in (None, *names):
+        raise LakeError(f"there is no table {options.table!r}; there are {', '.join(names)}")
+    for name in names if options.table is None else [options.table]:
         _say(f"{name}: {lake.retain(options.days, name):,} rows removed")
     _say("their files stay for those who still read them, until spinney lake vacuum")
 

@@ -1,7 +1,7 @@
 """Adapters of the virtual radio for other processes: the controller stays on the air, the host is where bleak is used.
 
 What goes between them is HCI in H4's framing over a Unix socket, as between a computer and the adapter in it. The
-air's process says `await serve(radio, path, counts)`, the other one `with install(path, address):` and uses bleak.
+air's process says `async with serve(radio, path, counts)`, the other one `with install(path, address, on_lost)`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +53,17 @@ class ServedRadio(Radio):
 class _HostLink(asyncio.Protocol):
     """A host's connection; to the controller it is the host itself."""
 
-    def __init__(self, radio: ServedRadio, counts: Counter[str]) -> None:
+    def __init__(self, radio: ServedRadio, counts: Counter[str], links: set[_HostLink]) -> None:
         self._radio = radio
         self._counts = counts
+        self._links = links
         self._transport: asyncio.Transport | None = None
         self._parser: PacketParser | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._links.add(self)
         if self._radio.is_on:
             self._counts["refused hosts"] += 1
             transport.close()
@@ -70,6 +72,7 @@ class _HostLink(asyncio.Protocol):
         self._parser = PacketParser(self._radio.plug_in(self))
 
     def connection_lost(self, _error: Exception | None) -> None:
+        self._links.discard(self)
         if self._parser is not None:
             self._parser = None
             self._radio.power_off()
@@ -77,6 +80,11 @@ class _HostLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._parser is not None:
             self._parser.feed_data(data)
+
+    def close(self) -> None:
+        """Unplugs the host."""
+        assert self._transport is not None
+        self._transport.close()
 
     def on_packet(self, packet: bytes) -> None:
         """From the controller."""
@@ -93,9 +101,17 @@ class _HostLink(asyncio.Protocol):
             self._transport.write(packet)
 
 
-async def serve(radio: ServedRadio, path: Path, counts: Counter[str]) -> asyncio.Server:
-    """Lets one host at a time have this adapter."""
-    return await asyncio.get_running_loop().create_unix_server(functools.partial(_HostLink, radio, counts), path)
+@contextlib.asynccontextmanager
+async def serve(radio: ServedRadio, path: Path, counts: Counter[str]) -> AsyncIterator[None]:
+    """Lets one host at a time have this adapter, until the block ends."""
+    links: set[_HostLink] = set()
+    make = functools.partial(_HostLink, radio, counts, links)
+    async with await asyncio.get_running_loop().create_unix_server(make, path):
+        try:
+            yield
+        finally:
+            for link in tuple(links):
+                link.close()
 
 
 # ---- where bleak is used ----------------------------------------------------------------------------------------
@@ -111,6 +127,7 @@ class _RemoteRadio:
         self._on_lost = on_lost
         self._opening = asyncio.Lock()
         self._is_open = False
+        self._transport: asyncio.Transport | None = None
 
     async def open(self) -> None:
         """Reaches the controller; BleakError if it is not there."""
@@ -126,10 +143,17 @@ class _RemoteRadio:
 
     async def _connect(self) -> None:
         transport, source = await asyncio.get_running_loop().create_unix_connection(_Source, str(self._path))
+        self._transport = transport
         self.device.host.set_packet_source(source)
         self.device.host.set_packet_sink(StreamPacketSink(transport))
         await self.device.power_on()
         source.on_lost = self._on_lost
+
+    def close(self) -> None:
+        """Ends it, where its event loop goes on."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and all in it with it
+            if self._transport is not None:
+                self._transport.abort()
 
 
 class _Source(StreamPacketSource):
@@ -163,5 +187,9 @@ class RemoteAdapter(Adapter):
 def install(path: Path, address: str, on_lost: Callable[[], None], name: str = DEFAULT_ADAPTER) -> Iterator[None]:
     """Makes bleak use the adapter that is served there. `on_lost` is called when it is gone, for good."""
     with bleak_backend.install():
-        bleak_backend.use_adapter(RemoteAdapter(_RemoteRadio(path, address, on_lost)), name)
-        yield
+        radio = _RemoteRadio(path, address, on_lost)
+        bleak_backend.use_adapter(RemoteAdapter(radio), name)
+        try:
+            yield
+        finally:
+            radio.close()

@@ -73,7 +73,7 @@ class _City:
             for number, square in enumerate(self._plan.squares):
                 place = on_air(square.lat, square.long)
                 radio = ServedRadio(self._air, square.name, adapter_address(number), place, scan_share=SCAN_SHARE)
-                await stack.enter_async_context(await serve(radio, Path(f"{square.name}.hci"), self._counts))
+                await stack.enter_async_context(serve(radio, Path(f"{square.name}.hci"), self._counts))
             for number, mote in enumerate(self._motes):
                 loop.call_later(STARTING_S * number / len(self._motes), mote.power_on)
             print(f"ready: {len(self._motes)} motes, {self._plan.brokers} adapters", flush=True)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
@@ -42,7 +43,12 @@ class Folder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (self.path / MARK).exists() and any(each.name != "lock" for each in self.path.iterdir()):
             raise UpError(f"{self.path} has other files in it; choose another directory with --data")
-        self._lock = self._locked()
+        with ExitStack() as exits:
+            self._lock = exits.enter_context(self._locked())
+            self._make(fresh)
+            exits.pop_all()
+
+    def _make(self, fresh: bool) -> None:
         self.notes = self._read()
         if fresh:
             self.notes = {}

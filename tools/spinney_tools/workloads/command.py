@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from .cache import default_folder
 from .generate import WORKLOADS, WorkloadError, check, checksums, generate
@@ -28,9 +29,10 @@ def main(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="what there is")
+    more: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands.add_parser("list", help="what there is", description="List what there is.", **more)
     for name, text in (("generate", "write what is missing"), ("verify", "compare what is there with the checksums")):
-        command = commands.add_parser(name, help=text)
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", **more)
         command.add_argument("folder", nargs="?", type=Path, default=default_folder(), help="default: %(default)s")
     generating = commands.choices["generate"]
     generating.add_argument("workloads", nargs="*", metavar="W", help="default: all")

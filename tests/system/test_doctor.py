@@ -1,0 +1,66 @@
+"""`spinney doctor` says what is there, what is not, and what to do; its exit code says whether anything is bad."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from spinney_cloud import nats_server
+from spinney_tools import doctor
+
+COMMAND = [sys.executable, "-m", "spinney_tools", "doctor"]
+
+
+def test_on_a_machine_that_runs_these_tests_nothing_is_bad() -> None:
+    done = subprocess.run([*COMMAND, "--json"], capture_output=True, text=True, check=False)
+    found = {one["what"]: one for one in json.loads(done.stdout)}
+    assert done.returncode == 0, done.stdout
+    assert {"spinney", "python", "cloud", "mobile", "sim", "C core", "nats-server", "disk"} <= found.keys()
+    assert found["nats-server"]["state"] == "good"
+    assert found["cloud"]["state"] == "good"
+
+
+def test_what_is_not_good_says_what_to_do() -> None:
+    lacking = [one for one in doctor.look() if one.state != "good"]
+    assert all(one.remedy for one in lacking), lacking
+
+
+def test_a_full_disk_is_bad_and_so_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = type(shutil.disk_usage("/"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2**30, 2**30, 0))
+    assert doctor.main([]) == doctor.FAILED
+    assert "BAD   disk: " in capsys.readouterr().out
+
+
+def test_no_nats_server_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find() -> None:
+        raise nats_server.NatsServerError("there is none")
+
+    monkeypatch.setattr(nats_server, "find", find)
+    finding = next(one for one in doctor.look() if one.what == "nats-server")
+    assert (finding.state, finding.text) == ("bad", "there is none")
+
+
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = doctor.find_spec
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "bumble" else find(name))
+    finding = next(one for one in doctor.look() if one.what == "sim")
+    assert finding.state == "note"
+    assert "bumble" in finding.text
+    assert "spinney[sim]" in finding.remedy
+
+
+def test_a_port_in_use_is_named_with_the_option_that_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setattr(doctor, "PORTS", {port: "another one with --http-port"})
+        finding = next(one for one in doctor.look() if one.what == f"port {port}")
+    assert finding.text.startswith("in use")
+    assert finding.remedy == "another one with --http-port"
