@@ -104,7 +104,7 @@ class _Run:
 
     def _subscribe(self) -> None:
         for text in self._options.subscription:
-            sid, text = _split(text)
+            sid, text = split(text)
             try:
                 handle = self._subscriber.subscribe(text, sid=sid, callback=self._take)
             except SyntaxError as error:
@@ -160,7 +160,7 @@ def _say_connection(up: bool, reason: str) -> None:
         say(f"the link is lost ({reason}); connecting again")
 
 
-def _split(text: str) -> tuple[str | None, str]:
+def split(text: str) -> tuple[str | None, str]:
     """The name in front, if there is one."""
     match = _NAMED.fullmatch(text)
     return (match[1], match[2]) if match else (None, text)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
+from spinney.client import Notification
 from spinney.client.address import Server
 from spinney.client.dialogue import Pauses
 from spinney.client.link import Acked, Arrived, Event, Granted, Link, Lost, Opened, Refused, Will
+from spinney.expression import Value
 
 from ..foreign_access import ForeignAccess, password_in
 from ..listening import Taken
@@ -28,6 +30,8 @@ MAX_SOURCES: Final = 1_000
 """Beyond it the one silent for longest is no longer known; it is described anew when it is heard again."""
 MAX_UNACKED: Final = 1_000
 """Messages that the server has not acknowledged; beyond it readings are left out, and counted."""
+MAX_SCOPES: Final = 10_000
+"""In which one subscription's state holds; of more it is not known when the last has gone."""
 MAX_EVENTS: Final = 2_000
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -45,6 +49,16 @@ class _Known:
     there: bool = False
 
 
+@dataclass(slots=True)
+class _Subscription:
+    """One whose notifications are told, too."""
+
+    text: str
+    has_state: bool
+    holds_in: set[Value] = field(default_factory=set)
+    """Scopes."""
+
+
 class HomeAssistant:
     """A Listener. `run` keeps the link; without one, readings are not kept: the next one tells as much."""
 
@@ -60,10 +74,41 @@ class HomeAssistant:
         self._units = units
         self._clock = clock
         self._sources: OrderedDict[str, _Known] = OrderedDict()  # the one silent for longest first
+        self._subscriptions: dict[str, _Subscription] = {}
         self._link: Link | None = None
         self._unacked = 0
 
     # ---- the broker's side
+
+    def subscribed(self, sid: str, text: str, *, has_state: bool) -> None:
+        """A new subscription, whose notifications come by `notified`; its state begins at off (rule I4)."""
+        self._subscriptions[sid] = _Subscription(text, has_state)
+        if self._link is not None:
+            self._describe(sid, self._subscriptions[sid])
+
+    def notified(self, note: Notification) -> None:
+        """One notification of a subscription."""
+        known = self._subscriptions[note.sid]
+        publication = note.publication or {}
+        if known.has_state:
+            scope = publication.get("source") if note.scope is None else note.scope
+            if note.why == "enter" and scope is not None and len(known.holds_in) < MAX_SCOPES:
+                known.holds_in.add(scope)
+            elif scope is not None:
+                known.holds_in.discard(scope)
+        if self._link is None or self._unacked >= MAX_UNACKED:
+            self.counts["left out"] += 1
+            return
+        self._publish(discovery.event(note.sid, note.why, publication, note.scope))
+        self.counts["notifications"] += 1
+        if known.has_state:
+            self._publish(discovery.in_state(note.sid, holds=bool(known.holds_in)))
+
+    def _describe(self, sid: str, known: _Subscription) -> None:
+        for message in self._describer.subscription(sid, known.text, has_state=known.has_state):
+            self._publish(message)
+        if known.has_state:
+            self._publish(discovery.in_state(sid, holds=bool(known.holds_in)))
 
     def taken(self, taken: Taken) -> None:
         """One reading."""
@@ -174,6 +219,8 @@ class HomeAssistant:
             self._unacked = 0
         self._link, self.error = link, None
         self._publish(Message(discovery.broker_topic(self._client), discovery.ONLINE, retain=True))
+        for sid, subscription in self._subscriptions.items():
+            self._describe(sid, subscription)
         for known in self._sources.values():
             known.described.clear()
             known.there = False

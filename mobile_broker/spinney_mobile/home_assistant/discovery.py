@@ -21,7 +21,10 @@ ONLINE: Final = b"online"
 OFFLINE: Final = b"offline"
 MAX_ATTRIBUTES: Final = 64
 """Of one source."""
+WHYS: Final = ["match", "enter", "exit", "top"]
+"""Why there is a notification."""
 _LONGEST_SLUG: Final = 48
+_LONGEST_MODEL: Final = 200
 
 _UNITS: Final = {
     "C": "°C",
@@ -144,6 +147,23 @@ def state(source: str, publication: Mapping[str, Any], rssi: int | None) -> Mess
     return Message(source_topic(source, "state"), json.dumps(item, ensure_ascii=False).encode(), retain=False)
 
 
+def subscription_topic(sid: str, leaf: str) -> str:
+    """Of a subscription: `event` or `state`."""
+    return f"{BASE}/subscription/{slug(sid)}/{leaf}"
+
+
+def event(sid: str, why: str, publication: Mapping[str, Any], scope: Value | None) -> Message:
+    """A notification. It is not retained: it has happened once."""
+    more = {} if scope is None else {"scope": scope}
+    item = {**publication, **more, "event_type": why}
+    return Message(subscription_topic(sid, "event"), json.dumps(item, ensure_ascii=False).encode(), retain=False)
+
+
+def in_state(sid: str, *, holds: bool) -> Message:
+    """Whether a state filter holds anywhere."""
+    return Message(subscription_topic(sid, "state"), b"ON" if holds else b"OFF", retain=True)
+
+
 class Describer(NamedTuple):
     """What all configurations of one broker have in common."""
 
@@ -164,6 +184,25 @@ class Describer(NamedTuple):
             own = {"device_class": "signal_strength", "unit_of_measurement": "dBm", "state_class": "measurement"}
             hidden = {"entity_category": "diagnostic", "enabled_by_default": False}
             yield "_rssi", self._message("sensor", source, "_rssi", "Signal", own | hidden)
+
+    def subscription(self, sid: str, text: str, *, has_state: bool) -> Iterator[Message]:
+        """What makes a device of a subscription: an event for each notification and, of a state filter, on and off."""
+        unique = f"spinney_subscription_{slug(sid)}"
+        common = {
+            "availability": [{"topic": broker_topic(self.client)}],
+            "device": {"identifiers": [unique], "name": sid, "model": text[:_LONGEST_MODEL]},
+            "origin": {"name": "Spinney", "sw_version": self.version},
+        }
+        told = {"name": "Notification", "event_types": WHYS, "state_topic": subscription_topic(sid, "event")}
+        yield self._of_subscription("event", unique, "event", told | common)
+        if has_state:
+            holds = {"name": "State", "state_topic": subscription_topic(sid, "state")}
+            yield self._of_subscription("binary_sensor", unique, "state", holds | common)
+
+    def _of_subscription(self, component: str, unique: str, leaf: str, item: dict[str, Any]) -> Message:
+        item |= {"unique_id": f"{unique}_{leaf}", "object_id": f"{unique}_{leaf}"}
+        topic = f"{self.prefix}/{component}/{unique}/{leaf}/config"
+        return Message(topic, json.dumps(item, ensure_ascii=False).encode(), retain=True)
 
     def _entity(self, source: str, name: str, value: Value, unit: str | None) -> Message:
         title = name.replace("_", " ")
