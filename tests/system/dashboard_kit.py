@@ -146,7 +146,7 @@ class Visit:
     """One browser window at the page. A `with` fails if it complained, or asked for anything outside."""
 
     def __init__(self, browser: Browser, url: str, *, allowed: tuple[str, ...] = (), **options: Any) -> None:
-        given: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce", **options}
+        given: dict[str, Any] = {"viewport": {"width": 1280, "height": 820}, "reduced_motion": "reduce", **options}
         self._context = browser.new_context(base_url=url, **given)
         self._context.set_default_timeout(WAIT_MS)
         self._url = url

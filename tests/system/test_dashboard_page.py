@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import pytest
 from api_kit import Cloud, wait_for
 from axe_playwright_python.sync_playwright import Axe
 from dashboard_kit import NAMES, PROCESSES, WAIT_MS, City, Visit, announced, chromium, page_cloud, subscribe
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, WebSocketRoute, expect, sync_playwright
 from servers import HOST, free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
@@ -26,7 +27,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone": {
         "color_scheme": "light",
         "viewport": {"width": 390, "height": 844},
-        "device_scale_factor": 2,
+        "device_scale_factor": 1.5,
         "is_mobile": True,
         "has_touch": True,
     },
@@ -252,3 +253,25 @@ def test_the_page_comes_back_by_itself_when_the_server_does(browser: Browser, tm
                 client.post("/v1/publications", json={"source": "late-one", "NO2": 1}).raise_for_status()
             expect(page.locator(".source")).to_have_count(7)
             visit.forgive()  # that the server was gone is said in the console, rightly
+
+
+def test_a_socket_that_is_lost_is_opened_again(browser: Browser, running: Cloud) -> None:
+    """Ours alone: NiceGUI's stays, so the page is not loaded again."""
+    with Visit(browser, running.url) as visit:
+        ours: list[WebSocketRoute] = []
+
+        def between(route: WebSocketRoute) -> None:
+            route.connect_to_server()
+            ours.append(route)
+
+        visit.page.route_web_socket(re.compile("/dashboard/live$"), between)
+        page = visit.open("sources")
+        page.evaluate("window.isStillHere = true")
+        ours[0].close()
+        wait_for(lambda: page.evaluate("1") and len(ours) > 1)
+        visit.live()
+        with running.client() as client:
+            client.post("/v1/publications", json={"source": "after-all", "NO2": 1}).raise_for_status()
+        page.get_by_label("Find a source").fill("after-all")
+        expect(page.locator(".source")).to_have_count(1)
+        assert page.evaluate("window.isStillHere")

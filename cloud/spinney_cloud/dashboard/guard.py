@@ -7,6 +7,7 @@ browser, which is why 'unsafe-eval' stands in the policy; scripts in the page it
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -42,10 +43,10 @@ _SCRIPT = b"<script"
 class Guard:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, door: Door, settings: Dashboard) -> None:
+    def __init__(self, app: ASGIApp, door: Door, settings: Callable[[], Dashboard]) -> None:
         self._app = app
         self._door = door
-        self._tiles = origin_of(settings.tiles)
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or socket."""
@@ -95,12 +96,13 @@ class Guard:
         await self._app(scope, checked, send)
 
     def _policy(self, nonce: str) -> str:
+        tiles = origin_of(self._settings().tiles)
         return "; ".join(
             [
                 "default-src 'none'",
                 f"script-src 'self' 'nonce-{nonce}' 'unsafe-eval'",
                 "style-src 'self' 'unsafe-inline'",
-                f"img-src 'self' data: blob:{self._tiles and ' ' + self._tiles}",
+                f"img-src 'self' data: blob:{tiles and ' ' + tiles}",
                 "font-src 'self'",
                 "connect-src 'self'",
                 "manifest-src 'self'",

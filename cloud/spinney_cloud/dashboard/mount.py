@@ -58,7 +58,7 @@ async def dashboard(app: FastAPI, api: Api) -> AsyncIterator[None]:
     )
     app.add_route("/", _to_page, include_in_schema=False)
     zipped = GZipMiddleware(Nonces(page), minimum_size=1_000)
-    app.mount(BASE, Guard(zipped, api.door, api.service.settings.dashboard))
+    app.mount(BASE, Guard(zipped, api.door, lambda: api.service.settings.dashboard))
     async with page.router.lifespan_context(page):
         try:
             yield

@@ -10,14 +10,14 @@ const LIKED = "spinney-colour", USUAL = ["NO2", "pm25", "pm10", "CO2", "temperat
 const SLOT = 30, SLOTS = 120, FRAME_MS = 50;
 const RESOLUTIONS = [[13, 9], [12, 8], [10, 7], [9, 6], [7, 5], [6, 4], [4, 3], [3, 2], [0, 1]]; // from which zoom on
 let map, land, dots, cells, brokers, tiles;
-let attribute = null, range = [0, 1], fitted = false, dirty = true, chosen = null, pastAt = null;
+let attribute = null, range = [0, 1], fitted = "", dirty = true, chosen = null, pastAt = null;
 const visible = { cells: true, brokers: true };
 
 export function begin() {
   makeMap();
   makeTools();
   makeTimeline();
-  on("points", () => { dirty = true; fit(); });
+  on("points", ({ whole }) => { dirty = true; fit(); if (whole || attribute === null) measure(); });
   on("overview", () => { drawFigures(); drawTimeline(); measure(); if (chosen) drawSelected(); });
   on("cells", drawCells);
   on("brokers", () => { drawBrokers(); drawFigures(); fit(); });
@@ -103,11 +103,11 @@ function askCells() {
 }
 
 function fit() {
-  if (fitted || $("view-map").hidden) return;
-  const places = [...sources.values()].filter((one) => one.lat !== null).map((one) => [one.lat, one.long]);
+  if (fitted === "sources" || $("view-map").hidden) return;
+  const places = [...sources.values()].filter((one) => one.lat !== null).map((one) => [one.lat, one.long]), by = places.length ? "sources" : "brokers";
   for (const one of state.brokers) if (one.place?.lat !== undefined) places.push([one.place.lat, one.place.long]);
-  if (!places.length) return;
-  fitted = true;
+  if (!places.length || fitted === by) return;
+  fitted = by;
   map.fitBounds(L.latLngBounds(places).pad(0.15), { maxZoom: 16, animate: false });
 }
 
