@@ -1,4 +1,4 @@
-"""`spinney home-assistant`: what the cloud notifies, as Home Assistant finds it on its own MQTT server."""
+"""`spinney homeassistant`: what the cloud notifies, as Home Assistant finds it on its own MQTT server."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from clouds import ANY_PORTS, Cloud, wait_until
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import HOST, MosquittoServer
 
-from spinney_tools import home_assistant
+from spinney_tools import homeassistant
 
 CLOUD = [sys.executable, "-m", "spinney_tools", "cloud"]
-START = "import sys; from spinney_tools.home_assistant import main; sys.exit(main(sys.argv[1:]))"
+START = "import sys; from spinney_tools.homeassistant import main; sys.exit(main(sys.argv[1:]))"
 BRIDGE = [sys.executable, "-c", START]
 SMOG = "spinney-mobile/subscription/smog"
 HERE = "spinney-mobile/broker/house/availability"
@@ -117,7 +117,7 @@ def test_notifications_and_sources_become_devices_that_can_be_unavailable(
 
 
 def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert home_assistant.main(["--to", "mqtt://h", "--expire-after", "0", "a > 1"]) == 2
-    assert capsys.readouterr().err == "spinney home-assistant: --expire-after has to be above 0\n"
-    assert home_assistant.main(["--to", "mqtt://h", "--user", "ana", "a > 1"]) == 2
-    assert capsys.readouterr().err.startswith("spinney home-assistant: --user ana needs --password-file")
+    assert homeassistant.main(["--to", "mqtt://h", "--expire-after", "0", "a > 1"]) == 2
+    assert capsys.readouterr().err == "spinney homeassistant: --expire-after has to be above 0\n"
+    assert homeassistant.main(["--to", "mqtt://h", "--user", "ana", "a > 1"]) == 2
+    assert capsys.readouterr().err.startswith("spinney homeassistant: --user ana needs --password-file")

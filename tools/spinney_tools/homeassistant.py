@@ -1,4 +1,4 @@
-"""`spinney home-assistant`: what a cloud broker tells of subscriptions, as sensors and events of Home Assistant.
+"""`spinney homeassistant`: what a cloud broker tells of subscriptions, as sensors and events of Home Assistant.
 
 The mobile broker tells Home Assistant by itself what it hears (`[home_assistant]` in its settings); this is for what
 only the cloud knows: readings and notifications of all mobile brokers together.
@@ -38,8 +38,8 @@ each source that it tells of becomes a device with a sensor for each attribute, 
 mobile broker tells the same Home Assistant of its sources, name only state filters here, or use --no-sources.
 
 examples:
-  spinney home-assistant --to mqtt://homeassistant.local 'smog: WHEN PM10 > 150 UNTIL PM10 < 100 EACH street'
-  spinney home-assistant --to mqtt://ha --to-user spinney --to-password-file ha.txt \\
+  spinney homeassistant --to mqtt://homeassistant.local 'smog: WHEN PM10 > 150 UNTIL PM10 < 100 EACH street'
+  spinney homeassistant --to mqtt://ha --to-user spinney --to-password-file ha.txt \\
       --server mqtts://cloud.example.org --user ana --password-file ana.txt "air: type = 'air'"
 
 exit codes: 0 ended by Ctrl-C, 2 something was wrong
@@ -52,14 +52,14 @@ def main(arguments: list[str]) -> int:
     try:
         asyncio.run(_Run(options).run())
     except (SpinneyError, ValueError, OSError) as error:
-        say(f"spinney home-assistant: {error}{advice(error)}")
+        say(f"spinney homeassistant: {error}{advice(error)}")
         return ERROR
     return DONE
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="spinney home-assistant",
+        prog="spinney homeassistant",
         description="Tell Home Assistant what a cloud broker notifies, by MQTT discovery.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
