@@ -228,8 +228,12 @@ class Pipeline(Section):
     """Between rounds of compaction, retention and vacuum."""
     retain_days: Count | None = None
     """Days that the lake keeps; what is older is removed. All, unless given."""
+    retain_windows_days: Count | None = None
+    """The same for the windows, which are what is left of older days. All, unless given."""
     vacuum_after: Seconds = 24 * 3600.0
     """Files that are no part of a table any more are deleted after this, for those who still read them."""
+    windows: bool = True
+    """Whether it sums up what was measured by minutes, quarters of an hour, hours and days."""
     matching: bool = True
     """Whether it answers the subscriptions that are marked "on": "pipeline"."""
     matching_trigger: Seconds = 1.0

@@ -136,9 +136,9 @@ def test_a_setting_of_spark_that_is_none_is_refused(capsys: pytest.CaptureFixtur
         assert f"{text!r} is no setting of Spark" in capsys.readouterr().err
 
 
-def test_check_says_what_would_be_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--check", "--nats", "nats://127.0.0.1:1", "--retain-days", "5"]) == 0
-    said = capsys.readouterr().out
+def test_check_says_what_would_be_and_makes_nothing(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", PROGRAM, "--check", "--nats", "nats://127.0.0.1:1", "--retain-days", "5"]
+    said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "log: 127.0.0.1:1\n" in said
     assert f"lake: {tmp_path / 'spinney-data/lake'}\n" in said
     assert re.search(r"^Java: \d+, /", said, re.MULTILINE)

@@ -21,6 +21,7 @@ from spinney_cloud.pipeline.maintenance import Done
 from spinney_cloud.pipeline.matching_query import MatchingStatus
 from spinney_cloud.pipeline.metrics import PipelineMetrics, Seen
 from spinney_cloud.pipeline.progress import Look, Progress, StateSize, look_at_log, look_at_state
+from spinney_cloud.pipeline.windows_part import WindowsDone
 from spinney_cloud.records import Tick
 
 
@@ -34,7 +35,15 @@ def shown(seen: Seen | None) -> dict[str, float]:
 def test_rows_batch_time_lag_and_state_are_shown() -> None:
     look = Look(newest=12, lag_seconds=3.5, states={"matching": StateSize(40, 9_000)})
     status = Status(sequence=10, rows=500, dead=2, batches=4, batch_seconds=0.5, seconds=1.75)
-    found = shown(Seen(status, look, Done(rounds=3, joined=8, removed_rows=9), MatchingStatus(sequence=9, notes=6)))
+    found = shown(
+        Seen(
+            status,
+            look,
+            Done(rounds=3, joined=8, removed_rows=9),
+            MatchingStatus(sequence=9, notes=6),
+            WindowsDone(windows=4),
+        )
+    )
     assert found["spinney_pipeline_rows_total"] == 500
     assert found["spinney_pipeline_dead_letters_total"] == 2
     assert found["spinney_pipeline_batches_total"] == 4
@@ -48,11 +57,14 @@ def test_rows_batch_time_lag_and_state_are_shown() -> None:
     assert found["spinney_pipeline_keeping_rounds_total"] == 3
     assert found["spinney_pipeline_matching_notes_total"] == 6
     assert found["spinney_pipeline_matching_sequence"] == 9
+    assert found["spinney_pipeline_windows_total"] == 4
 
 
 def test_before_it_runs_and_without_matching_nothing_is_made_up() -> None:
     assert shown(None) == {}
-    assert not [name for name in shown(Seen(Status(), Look(), Done(), None)) if "matching" in name]
+    assert not [
+        name for name in shown(Seen(Status(), Look(), Done(), None, None)) if "matching" in name or "windows" in name
+    ]
 
 
 # ---- lag

@@ -14,6 +14,7 @@ from spinney_cloud.pipeline import lake as lake_module
 from spinney_cloud.pipeline import maintenance as maintenance_module
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, Lake, LakeFull
 from spinney_cloud.pipeline.maintenance import Done, Maintenance, Policy, said
+from spinney_cloud.pipeline.windows import WINDOWS
 from spinney_cloud.records import Publications
 
 
@@ -55,6 +56,16 @@ def test_without_a_retention_everything_stays(tmp_path: Path) -> None:
     fill(lake, days=5)
     Maintenance(lake, Policy()).round()
     assert state(lake)[0] == 5 * 3 * 40
+
+
+def test_windows_are_kept_by_a_rule_of_their_own(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    fill(lake, days=3)
+    (tmp_path / OBSERVATIONS).rename(tmp_path / WINDOWS)  # a table with dates is one
+    Maintenance(Lake(tmp_path), Policy(retain_days=1)).round()
+    assert Lake(tmp_path).state(WINDOWS).rows == 360
+    Maintenance(Lake(tmp_path), Policy(retain_windows_days=2)).round()
+    assert Lake(tmp_path).state(WINDOWS).rows == 240
 
 
 def test_a_clock_of_the_log_that_went_astray_removes_nothing(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_what_the_log_has_now_goes_into_the_lake_and_that_is_the_end(
 ) -> None:
     make_log(nats)
     put(nats, city(4))
-    job = job_in(tmp_path, nats, once=True)
+    job = replace(job_in(tmp_path, nats, once=True), windows=True)
     with running(spark, nats, job, persistent=False) as one:
         one.thread.join(60)
         assert one.rows() == 80
@@ -225,6 +225,8 @@ def test_what_the_log_has_now_goes_into_the_lake_and_that_is_the_end(
     assert one.pipeline._run is not None
     assert one.pipeline._run.maintenance is not None
     assert one.pipeline._run.maintenance.done.rounds == 1
+    assert one.pipeline._run.windows is not None
+    assert one.pipeline._run.windows.done.steps > 0
     assert b"spinney_pipeline_rows_total 80.0" in generate_latest(one.pipeline.metrics)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .lake import KEPT_HOURS, Lake, LakeError, LakeFull
+from .windows import WINDOWS
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ class Policy:
     every_seconds: float = EVERY_SECONDS
     retain_days: int | None = None
     """Older days are removed; None: nothing is."""
+    retain_windows_days: int | None = None
+    """The same for windows."""
     vacuum_seconds: float = KEPT_HOURS * _HOUR
     """Files that no version has go after this."""
 
@@ -98,9 +101,9 @@ class Maintenance:
 
     def _keep(self, name: str) -> None:
         lake, done, policy = self._lake, self.done, self._policy
-        if policy.retain_days is not None:
-            today = dt.datetime.now(dt.UTC).date()
-            done.removed_rows += lake.retain(policy.retain_days, name, today)
+        days = policy.retain_windows_days if name == WINDOWS else policy.retain_days
+        if days is not None:
+            done.removed_rows += lake.retain(days, name, dt.datetime.now(dt.UTC).date())
         try:
             compacted = lake.compact(name)
         except LakeFull as error:

@@ -12,6 +12,7 @@ from .ingest import Status
 from .maintenance import Done
 from .matching_query import MatchingStatus
 from .progress import Look
+from .windows_part import WindowsDone
 
 
 class Seen(NamedTuple):
@@ -21,6 +22,7 @@ class Seen(NamedTuple):
     look: Look
     done: Done
     matching: MatchingStatus | None
+    windows: WindowsDone | None
 
 
 class PipelineMetrics(Collector):
@@ -48,7 +50,7 @@ class PipelineMetrics(Collector):
 
 
 def _counters(seen: Seen) -> Iterator[tuple[str, str, float]]:
-    status, _, done, matching = seen
+    status, _, done, matching, windows = seen
     yield "rows", "Readings written to the lake.", status.rows
     yield "dead_letters", "Readings and records that could not be decoded.", status.dead
     yield "batches", "Batches, empty ones included.", status.batches
@@ -63,10 +65,15 @@ def _counters(seen: Seen) -> Iterator[tuple[str, str, float]]:
         yield "matching_notes", "Notifications written.", matching.notes
         yield "matching_batches", "Batches of matching.", matching.batches
         yield "matching_damaged", "Records that could not be read.", matching.damaged
+    if windows is not None:
+        yield "windows", "Windows written.", windows.windows
+        yield "windows_gaps", "Of those, without readings.", windows.gaps
+        yield "windows_changed", "Windows that late readings changed.", windows.changed
+        yield "windows_too_late", "Readings that are in no window.", windows.too_late
 
 
 def _gauges(seen: Seen) -> Iterator[tuple[str, str, float]]:
-    status, look, _, matching = seen
+    status, look, _, matching, windows = seen
     yield "sequence", "Of the log's last record in the lake.", status.sequence
     yield "behind", "Records that wait, up to the newest with publications.", look.behind(status)
     yield "lag_seconds", "For which the oldest of them has waited.", look.lag_seconds
@@ -75,3 +82,5 @@ def _gauges(seen: Seen) -> Iterator[tuple[str, str, float]]:
         yield "matching_sequence", "Of the log's last record that was matched.", matching.sequence
         yield "matching_subscriptions", "Subscriptions that the pipeline answers.", matching.standing
         yield "matching_batch_seconds", "What the last batch of matching took.", matching.batch_seconds
+    if windows is not None:
+        yield "windows_step_seconds", "What the last step of windows took.", windows.seconds

@@ -28,6 +28,7 @@ from .scan import Limits
 from .session import CORES, HEAP, is_local, is_submitted, prepare, session
 from .state import Limits as StateLimits
 from .subscriptions import Where
+from .windows_part import WindowsPart
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class Job:
     spark: Spark
     free_floor: int = 0
     """Bytes of the lake's disk that are left alone."""
+    windows: bool = False
 
     def open_lake(self) -> Lake:
         """The lake as this job writes it."""
@@ -98,10 +100,10 @@ def job_of(settings: Settings, log: Log, server: LogServer) -> Job:
         trigger_seconds=own.trigger,
         skip_missing=own.skip_missing,
     )
-    policy = Policy(own.compact, own.retain_days, own.vacuum_after)
+    policy = Policy(own.compact, own.retain_days, own.retain_windows_days, own.vacuum_after)
     spark = Spark(settings.data / "run" / "spark", cores=own.cores, heap=f"{own.heap >> 20}m")
     matching = _matching_plan(settings, plan) if own.matching else None
-    return Job(settings.lake, plan, matching, policy, spark, ROOM * log.free_disk_floor)
+    return Job(settings.lake, plan, matching, policy, spark, ROOM * log.free_disk_floor, windows=own.windows)
 
 
 def _matching_plan(settings: Settings, plan: Plan) -> MatchingPlan:
@@ -155,6 +157,7 @@ class Run:
     def __init__(self, job: Job, session: Callable[[], SparkSession]) -> None:
         self.ingest: Ingest | None = None
         self.matching: Matching | None = None
+        self.windows: WindowsPart | None = None
         self.maintenance: Maintenance | None = None
         self.told_to_stop = False
         self.lake = job.lake
@@ -178,8 +181,14 @@ class Run:
                 self.matching = matching = Matching(spark, job.matching)
                 self.ingest.beside = lambda: matching.floor  # it needs more than what it has answered
                 parts.append(matching)
-            self._live_all(parts, [self.maintenance])
+            helpers: list[Part] = [self.maintenance]
+            if job.windows:
+                self.windows = WindowsPart(spark, job.open_lake())
+                helpers.append(self.windows)
+            self._live_all(parts, helpers)
             if job.plan.once and not self.told_to_stop:
+                if self.windows is not None:
+                    self.windows.step()
                 self.maintenance.round()
 
     @property

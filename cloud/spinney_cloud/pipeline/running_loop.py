@@ -223,7 +223,8 @@ class Pipeline:
         if run is None or run.ingest is None or run.maintenance is None:
             return None
         matching = run.matching.status if run.matching else None
-        return Seen(run.ingest.status, self._look, run.maintenance.done, matching)
+        windows = run.windows.done if run.windows else None
+        return Seen(run.ingest.status, self._look, run.maintenance.done, matching, windows)
 
     def health(self) -> dict[str, Any]:
         """For /readyz."""
