@@ -31,15 +31,17 @@ from spinney_cloud.records import decode as decode_record
 from spinney_cloud.settings import Settings
 
 WAIT_SECONDS = 60.0
+FIRST_BATCH_SECONDS = 300.0
+"""For what Spark does for the first time, on a machine that is busy."""
 TENANT = "default"
 
 
-def wait_until(holds: Callable[[], object], what: str) -> None:
+def wait_until(holds: Callable[[], object], what: str, seconds: float = WAIT_SECONDS) -> None:
     """Wait for a condition; an error that names it if it does not come."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {WAIT_SECONDS:g} s for: {what}")
+            raise AssertionError(f"waited {seconds:g} s for: {what}")
         time.sleep(0.01)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from engine_logs import ends
 from kit import (
+    FIRST_BATCH_SECONDS,
     city,
     engine_says,
     for_pipeline,
@@ -37,7 +38,7 @@ from spinney_cloud.subscriptions import form_of
 
 STATE = "WHEN NO2 > 50 UNTIL NO2 <= 40"
 LOST = {"text": "WHEN NO2 > 98 UNTIL NO2 <= 0", "lost": 1}
-FIRST = [
+BEGINNING = [
     for_pipeline("content", "NO2 > 50 AND room = 'room 3'"),
     for_pipeline("state", STATE),
     for_pipeline("room", "WHEN NO2 > 90 UNTIL NO2 <= 10 EACH room"),
@@ -72,12 +73,12 @@ def labelled(first: int) -> Any:
 def test_the_query_says_what_the_engine_says(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:
     """Over two starts, with subscriptions that begin, change and end meanwhile, and with what falls due in silence."""
     make_log(nats)
-    put(nats, [*FIRST, *city(100)])
+    put(nats, [*BEGINNING, *city(100)])
     with running(spark, nats, tmp_path) as matching:
-        wait_until(lambda: matching.status.sequence >= 105, "the log's beginning is answered")
+        wait_until(lambda: matching.status.sequence >= 105, "the log's beginning is answered", FIRST_BATCH_SECONDS)
         changed = [for_pipeline("content", "NO2 > 95"), ends("last"), for_pipeline("new", "TOP 1 OVER 1s BY NO2")]
         end = put(nats, [*changed, labelled(100), *city(100, first=101), Announced("default", ("m1",), True)])
-        wait_until(lambda: matching.status.sequence >= end, "what came while it ran is answered")
+        wait_until(lambda: matching.status.sequence >= end, "what came while it ran is answered", FIRST_BATCH_SECONDS)
         assert matching.status.standing == 5
         assert matching.status.units > 0
     put(nats, [ends("new"), *city(20, first=201)])
@@ -85,8 +86,8 @@ def test_the_query_says_what_the_engine_says(spark: SparkSession, nats: NatsServ
         begins = [for_pipeline("new", "TOP 1 OVER 1s BY NO2"), for_pipeline("lost", LOST)]
         gone = [publications("gone", 1, [{"NO2": 99}]), Announced("default", ("gone",), True)]
         again = put(nats, [*begins, *city(2, first=221), *gone])
-        wait_until(lambda: matching.status.sequence >= again, "the second start goes on")
-        wait_until(lambda: in_order(told(nats))[-1][0] > again, "what is due happens without anybody's doing")
+        wait_until(lambda: matching.status.sequence >= again, "the second start goes on", FIRST_BATCH_SECONDS)
+        wait_until(lambda: in_order(told(nats))[-1][0] > again, "what is due happens of itself", FIRST_BATCH_SECONDS)
         assert matching.status.readings < 100 * 20, "it began anew"
     found, wanted = told(nats), engine_says(nats)
     last = found[-1].at
