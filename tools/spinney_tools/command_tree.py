@@ -51,16 +51,17 @@ def tree() -> Node:
     """The whole command. What is not installed has no options here."""
     top = Node(options=["--help", "--version"])
     for name, summary in cli.COMMANDS.items():
-        top.commands[name] = _node((name,), summary)
+        top.commands[name] = node_of((name,), summary)
     return top
 
 
-def _node(path: tuple[str, ...], summary: str = "") -> Node:
-    parser = _parser(path)
+def node_of(path: tuple[str, ...], summary: str = "") -> Node:
+    """One command, with all below it."""
+    parser = parser_of(path)
     node = Node(summary) if parser is None else _of_parser(parser, summary)
     if len(path) == 1:
         for name in _listed(path[0]):
-            node.commands[name] = _node((*path, name))
+            node.commands[name] = node_of((*path, name))
     node.options = node.options or ["--help"]
     return node
 
@@ -74,7 +75,7 @@ def _listed(name: str) -> list[str]:
         return []
 
 
-def _parser(path: tuple[str, ...]) -> argparse.ArgumentParser | None:
+def parser_of(path: tuple[str, ...]) -> argparse.ArgumentParser | None:
     """The parser of a command, taken from it as it begins to parse; None if it has none, or cannot be imported."""
 
     def caught(self: argparse.ArgumentParser, *_arguments: Any, **_named: Any) -> Any:
