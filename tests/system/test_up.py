@@ -6,9 +6,11 @@ import queue
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -57,12 +59,20 @@ def all_gone(family: list[psutil.Process]) -> bool:
     return not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_a_subscriber_is_told_what_the_motes_measure(up: Up) -> None:
+def measured(up: Up, text: str, since: float = 0.0) -> Mapping[str, Any]:
+    """The first publication of that time or later that a new subscriber is told of."""
     told: queue.SimpleQueue[Notification] = queue.SimpleQueue()
     with Subscriber("ana", server=up.addresses()["MQTT"]) as ana:
-        ana.subscribe("temperature > -40", callback=told.put)
-        first = told.get(timeout=DEADLINE_SECONDS).publication
-    assert first is not None
+        ana.subscribe(text, callback=told.put)
+        while True:
+            publication = told.get(timeout=DEADLINE_SECONDS).publication
+            assert publication is not None
+            if publication["time"] >= since:
+                return publication
+
+
+def test_a_subscriber_is_told_what_the_motes_measure(up: Up) -> None:
+    first = measured(up, "temperature > -40")
     assert first["source"].partition("-")[0] in PARTS
     assert 40.40 < first["lat"] < 40.43
     assert first.keys() >= {"NO2", "pm25", "temperature", "humidity"}
@@ -81,13 +91,15 @@ def test_its_page_is_there(up: Up) -> None:
 
 
 @pytest.mark.parametrize("name", ["sol", "spinney_tools.up.city"])
-def test_a_part_that_dies_is_told_of_and_started_again(up: Up, name: str) -> None:
+def test_a_part_that_dies_is_told_of_and_started_again_and_all_goes_on(up: Up, name: str) -> None:
     dead = up.part(name)
     assert dead is not None
     dead.kill()
     told = f"{'city' if 'city' in name else name} was killed by SIGKILL; starts again"
     wait_until(lambda: told in up.said, told)
     wait_until(lambda: (again := up.part(name)) is not None and again.pid != dead.pid, "another process")
+    began = time.time()
+    assert measured(up, "source LIKE 'sol-%' AND temperature > -40", since=began)["time"] > began
 
 
 def test_a_second_one_on_the_same_data_is_told_who_has_it(up: Up) -> None:
