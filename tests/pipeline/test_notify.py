@@ -21,7 +21,6 @@ from spinney_cloud.settings import Settings
 from spinney_cloud.snapshots import Snapshots
 from spinney_cloud.subscription_journal import Journal
 
-
 LATER = 4e9
 """Notifications are no older than their record."""
 

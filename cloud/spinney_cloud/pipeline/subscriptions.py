@@ -280,9 +280,8 @@ def at(where: Where, after: int, version: int | None = None) -> Subscriptions:
     found = _known.pop(key, None)
     if found is None or found.changed > after:
         found = load(where, after)
-    elif found.at < after:
-        if version is None or version > found.at:
-            forward(connection(where.server), found, after)
+    elif found.at < after and (version is None or version > found.at):
+        forward(connection(where.server), found, after)
     found.at = after
     _known[key] = found
     if len(_known) > MAX_KNOWN:
