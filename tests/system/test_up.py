@@ -90,7 +90,7 @@ def test_its_page_is_there(up: Up) -> None:
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize("name", ["sol", "spinney_tools.up.city"])
+@pytest.mark.parametrize("name", ["sol", "spinney_tools.up.city", "cloud"])
 def test_a_part_that_dies_is_told_of_and_started_again_and_all_goes_on(up: Up, name: str) -> None:
     dead = up.part(name)
     assert dead is not None

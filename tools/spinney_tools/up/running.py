@@ -63,8 +63,9 @@ def _look(options: argparse.Namespace) -> None:
         _look_at_pipeline()
 
 
-def _look_at_ports(options: argparse.Namespace) -> None:
-    resolve(
+def _ports(options: argparse.Namespace) -> list[int]:
+    """Of the page and of MQTT; chosen now where any will do: a cloud broker that is started again has the same."""
+    return resolve(
         [
             Listener("the page", HOST, options.http_port, "--http-port"),
             Listener("MQTT", HOST, options.mqtt_port, "--mqtt-port"),
@@ -93,7 +94,7 @@ def _look_at_pipeline() -> None:
 
 class _Run:
     def __init__(self, options: argparse.Namespace, folder: Folder) -> None:
-        _look_at_ports(options)
+        http, mqtt = _ports(options)
         self._options = options
         self._folder = folder
         self._is_city = options.source == "city"
@@ -101,7 +102,7 @@ class _Run:
         self._plan = Plan(motes=options.motes, seed=options.seed) if self._is_city else None
         self._killed = False
         data = str(folder.part("cloud"))
-        ports = ["--http-port", str(options.http_port), "--mqtt-port", str(options.mqtt_port), "--nats-port", "0"]
+        ports = ["--http-port", str(http), "--mqtt-port", str(mqtt), "--nats-port", "0"]
         pipeline = ["--with-pipeline", str(options.pipeline).lower()]
         self._stack = Stack(folder, self._plan, ["--data", data, *ports, *pipeline])
 
