@@ -13,6 +13,8 @@ from .samples import Digest
 
 Kind = Literal["content", "state", "top-k"]
 
+LOCAL: Final = "local:"
+"""Begins the digests of filters that local subscriptions need, and the cloud knows nothing of."""
 MAX_FILTERS: Final = 100_000
 """Of one broker; of more than that none is taken."""
 
@@ -47,6 +49,11 @@ class ActiveFilter:
         if not isinstance(subscription, expected):
             raise ActivationError(f"{digest}: a filter of kind {kind} with another kind of subscription")
         return cls(digest, kind, subscription, feed(subscription))
+
+    @classmethod
+    def local(cls, key: str, wanted: Filter) -> ActiveFilter:
+        """The feed of a local subscription."""
+        return cls(LOCAL + key, "content", ContentSubscription(filter=wanted), wanted)
 
     @property
     def text(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from spinney.expression import Value
+from spinney.expression import Filter, Value
 
 from .acquire import Acquirers, made, make, name_of
 from .activations import Activations
@@ -74,6 +74,7 @@ class Broker:
         """The newest of the user's own subscriptions, for the status."""
         self._clock = clock
         self._latest: dict[str, Sample] = {}
+        self._local: dict[Digest, ActiveFilter] = {}
         self._leaving: dict[str, int] = {}
         """Sources that are given up, and the place in the outbox before which all of theirs is."""
         self._announced: Mapping[str, Any] | None = None
@@ -213,8 +214,13 @@ class Broker:
         return self.leases.epoch(source) > 0 or (self.leases.owns(source) and not self._is_connected())
 
     def wanted(self) -> Mapping[Digest, ActiveFilter]:
-        """All that is active."""
-        return self.decider.filters
+        """All that is active, and what local subscriptions need."""
+        return {**self.decider.filters, **self._local}
+
+    def want_locally(self, feeds: Mapping[str, Filter]) -> None:
+        """What local subscriptions need, by their keys: motes are to let it through, too."""
+        self._local = {one.digest: one for one in (ActiveFilter.local(key, feed) for key, feed in feeds.items())}
+        self.pushing.refresh()
 
     def on_mote(self, source: str, digests: Collection[Digest]) -> None:
         """The filters that a mote evaluates from now on."""

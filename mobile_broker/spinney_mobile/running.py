@@ -121,6 +121,7 @@ class Running:
             passwords=passwords,
             tls=_tls(settings.local),
             unpublish=broker.unpublish,
+            want=broker.want_locally,
         )
         local.configured(settings.client, _own(settings))
         broker.notifications = lambda: list(local.subscriptions.recent)

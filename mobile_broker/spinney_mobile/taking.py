@@ -150,14 +150,14 @@ class Taking:
         self.counts["late"] += numbered.late
         self.counts["outside"] += outside
         self.counts["weak_hits"] += sample.passed and not decision.send
+        for listener in self.listeners:  # first: if this is killed before it is stored, the source tells it again
+            listener.taken(Taken(numbered.id, publication, sample, decision.send))
         needed = decision.send or outside
         if needed or self._send_all:
             self._send(numbered.id, publication, epoch, decision, ruled, now)
             self._count_unneeded(0 if needed else self._size(sample.source, publication))
         else:
             self._spare(publication, epoch, now)
-        for listener in self.listeners:
-            listener.taken(Taken(numbered.id, publication, sample, decision.send))
 
     def _send(
         self,

@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from spinney import Publisher, Subscriber
 from spinney.client import ClientError
 from spinney_cloud.certs import Certificates
-from spinney_mobile.local import server, valid
+from spinney_mobile.local import sessions, valid
 
 READING = {"source": "kit", "NO2": 57.0, "valid_for": 3600.0}
 
@@ -85,7 +85,7 @@ def test_what_is_published_is_heard_by_others_and_retained_for_those_who_come_la
 
 
 def test_retained_messages_are_bounded(port: RunningPort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MAX_RETAINED", 2)
+    monkeypatch.setattr(sessions, "MAX_RETAINED", 2)
     client = Hearing(port, "spinney/+/reply")
     for name in ("a", "b", "c"):
         client.publish(f"spinney/{name}/pub", b'{"NO2": 1}', retain=True)

@@ -18,11 +18,13 @@ from typing import Any, Final
 
 from spinney.client.address import is_name
 from spinney.errors import PublicationError, SyntaxError
+from spinney.expression import Filter
 from spinney.identity import PublicationId
 
 from ..listening import Taken
 from ..plain import plain
 from ..samples import MAX_HEARD_BYTES, Heard, Sink
+from . import files
 from .packets import Connect
 from .server import MAX_PACKET_BYTES, MqttServer, Refused
 from .subscriptions import LocalError, LocalSubscriptions
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 
 ACQUIRER: Final = "local"
 """What the sources of local publishers are heard by."""
+SESSIONS: Final = "local-sessions.json"
 MAX_REFUSALS: Final = 500
 """In one answer."""
 _LONGEST_WAIT_SECONDS: Final = 3600.0
@@ -48,20 +51,28 @@ class LocalPort:
         passwords: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         unpublish: Callable[[str], object] = lambda _: None,
+        want: Callable[[Mapping[str, Filter]], object] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`folder` is the data directory. Without passwords any client may come in, under any name.
-        `unpublish` is told the ids of readings that are withdrawn.
+        `unpublish` is told the ids of readings that are withdrawn, `want` what all subscriptions need.
         """
         self.server = MqttServer(self, tls)
         self.subscriptions = LocalSubscriptions(self._tell, limit=subscriptions, clock=clock)
-        self.subscriptions.load(folder)
         self._sink = sink
         self._folder = folder
         self._passwords = passwords
         self._unpublish = unpublish
+        self._want = want
         self._clock = clock
         self._changed = asyncio.Event()
+        self._load_sessions()
+        self.server.on_sessions = self._save_sessions
+        self._is_loading = True
+        """What is told now waits for those who will come back."""
+        self.subscriptions.load(folder)
+        self._is_loading = False
+        self._want(self.subscriptions.feeds())
 
     async def run(self, listener: socket.socket | None) -> None:
         """Until cancelled; without a listener only the settings' own subscriptions are told, to pages."""
@@ -71,7 +82,7 @@ class LocalPort:
                 if listener is not None:
                     tasks.create_task(self.server.run(listener))
         finally:
-            self.subscriptions.save(self._folder)
+            self.subscriptions.close()
 
     async def _tick(self) -> None:
         """Timers of state and top-k subscriptions fall due also when nothing is heard."""
@@ -94,6 +105,7 @@ class LocalPort:
         self.subscriptions.keep_only(owner, wanted)
         for sid, text in wanted.items():
             self.subscriptions.put(owner, sid, text)
+        self._subscriptions_changed()
         self.subscriptions.tell_valid()
 
     # ---- the server's handler
@@ -131,6 +143,23 @@ class LocalPort:
                         self.subscriptions.tell_valid()
                         return
         raise Refused(f"may not publish to {topic!r:.100}: there are spinney/<client>/pub, unpub and sub/<sid>")
+
+    # ---- sessions that outlive a restart
+
+    def _load_sessions(self) -> None:
+        file = self._folder / SESSIONS
+        try:
+            self.server.restore(json.loads(file.read_bytes()))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            log.error("%s cannot be read, and local clients find their sessions gone: %s", file, error)
+
+    def _save_sessions(self) -> None:
+        try:
+            files.save(self._folder / SESSIONS, self.server.kept())
+        except OSError as error:
+            log.error("local sessions are not kept: %s: %s", self._folder / SESSIONS, error.strerror)
 
     # ---- readings
 
@@ -198,11 +227,16 @@ class LocalPort:
             return told | {"ok": False, "error": where | {"found": error.found, "expected": error.expected}}
         except (LocalError, UnicodeDecodeError) as error:
             return told | {"ok": False, "error": {"message": str(error)}}
-        self.subscriptions.save(self._folder)
+        self._subscriptions_changed()
         return told | answer
 
-    def _tell(self, owner: str, sid: str, item: Mapping[str, Any]) -> None:
-        self.server.publish(f"spinney/{owner}/note/{sid}", json.dumps(item, ensure_ascii=False).encode())
+    def _subscriptions_changed(self) -> None:
+        self.subscriptions.save(self._folder)
+        self._want(self.subscriptions.feeds())
+
+    def _tell(self, owner: str, sid: str, item: Mapping[str, Any], delivered: Callable[[], object]) -> None:
+        payload = json.dumps(item, ensure_ascii=False).encode()
+        self.server.publish(f"spinney/{owner}/note/{sid}", payload, delivered, waits=self._is_loading)
 
     def _reply(self, client: str, item: Mapping[str, Any]) -> None:
         self.server.publish(f"spinney/{client}/reply", json.dumps(item).encode())

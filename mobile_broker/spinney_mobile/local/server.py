@@ -1,7 +1,7 @@
 """A small MQTT 3.1.1 server in the broker's event loop: what a message means is its handler's business.
 
-A message is acknowledged when the handler has taken it, and not before. Sessions live as long as this process, each
-with a bounded queue; a client that finds its session gone subscribes again, as MQTT has it.
+A message is acknowledged when the handler has taken it, and not before. Sessions have a bounded queue each. Those that
+are to be kept are in `kept`, for whoever starts this again; what waits for them is not.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
 
-from spinney.mqtt_codec import MAX_ID, REFUSED, MqttError, PubAck, Publish, Will, puback, publish, topic_bytes
+from spinney.mqtt_codec import REFUSED, MqttError, PubAck, Publish, Will, puback, publish, topic_bytes
 
 from . import packets
 from .packets import ClientPacket, Connect, Disconnect, PingReq, ServerDecoder, Subscribe, Unsubscribe
+from .sessions import Delivery, Out, Retained, Session
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,6 @@ MAX_FILTERS: Final = 64
 """Of one session."""
 MAX_QUEUED: Final = 1_000
 """Messages that wait for one client; beyond it the oldest is dropped."""
-MAX_RETAINED: Final = 1_000
-"""Topics of which the last retained message is kept; beyond it the oldest goes."""
 MAX_IN_FLIGHT: Final = 50
 """Of QoS 1, to one client."""
 MAX_WRITE_BUFFER: Final = 256 * 1024
@@ -60,43 +58,20 @@ class Handler(Protocol):
         """A message; Refused if it may not say it."""
 
 
-class _Out(NamedTuple):
-    topic: bytes
-    payload: bytes
-    qos: int
-    retain: bool = False
-
-
-@dataclass(slots=True)
-class _Session:
-    id: str
-    client: str | None
-    clean: bool
-    filters: dict[str, tuple[list[str], int]] = field(default_factory=dict)
-    queue: deque[_Out] = field(default_factory=deque)
-    flight: OrderedDict[int, _Out] = field(default_factory=OrderedDict)
-    connection: _Connection | None = None
-    last_id: int = 0
-
-    def next_id(self) -> int:
-        """One that is not under way."""
-        while True:
-            self.last_id = self.last_id % MAX_ID + 1
-            if self.last_id not in self.flight:
-                return self.last_id
-
-
 class MqttServer:
     """`run` serves on a socket until cancelled; `publish` gives a message to whoever hears its topic."""
 
     def __init__(self, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
         self.handler = handler
         self._tls = tls
+        self.on_sessions: Callable[[], object] = lambda: None
+        """Told when `kept` is another."""
         self.counts: Counter[str] = Counter()
         """Received, sent, dropped, refused, connections."""
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()  # whoever went last is last
+        self._sessions: OrderedDict[str, Session] = OrderedDict()  # whoever went last is last
         self._connections: set[_Connection] = set()
-        self._retained: OrderedDict[str, bytes] = OrderedDict()
+        self._retained = Retained()
+        self._waiting: list[tuple[str, Out]] = []
 
     @property
     def connections(self) -> int:
@@ -116,44 +91,57 @@ class MqttServer:
                 for connection in list(self._connections):
                     connection.end("the broker stops")
 
-    def publish(self, topic: str, payload: bytes) -> None:
-        """At the QoS that each subscriber asked for."""
-        levels = topic.split("/")
-        encoded = topic_bytes(topic)
+    def publish(
+        self, topic: str, payload: bytes, delivered: Callable[[], object] | None = None, *, waits: bool = False
+    ) -> None:
+        """At the QoS that each subscriber asked for. `waits`: for the first one to come, if nobody is there.
+
+        `delivered` is called once all of them have it, or will not get it; at once if nobody is to.
+        """
+        levels, encoded = topic.split("/"), topic_bytes(topic)
+        delivery = None if delivered is None else Delivery(delivered)
         for session in self._sessions.values():
             qos = max((qos for has, qos in session.filters.values() if packets.matches(has, levels)), default=None)
             if qos is not None:
-                self._queue(session, _Out(encoded, payload, qos))
+                if delivery is not None:
+                    delivery.more()
+                self._queue(session, Out(encoded, payload, qos, delivery=delivery))
+                waits = False
+        if waits:
+            self._waiting.append((topic, Out(encoded, payload, 1, delivery=delivery)))
+        elif delivery is not None:
+            delivery.less()
 
     def received(self, client: str | None, topic: str, payload: bytes, retain: bool) -> None:
         """A message of a client, for the handler, and then for whoever hears its topic; Refused."""
         self.counts["received"] += 1
         self.handler.received(client, topic, payload)
         if retain:
-            self._retained.pop(topic, None)
-            if payload:
-                self._retained[topic] = payload
-            if len(self._retained) > MAX_RETAINED:
-                self._retained.popitem(last=False)
-                self.counts["dropped"] += 1
+            self.counts["dropped"] += self._retained.put(topic, payload)
         self.publish(topic, payload)
 
-    def give_retained(self, session: _Session, levels: list[str], qos: int) -> None:
-        """What was retained of the topics that a new filter matches."""
-        for topic, payload in self._retained.items():
+    def give_kept(self, session: Session, levels: list[str], qos: int) -> None:
+        """What was retained of the topics that a new filter matches, and what has waited for somebody to come."""
+        waiting, self._waiting = self._waiting, []
+        for topic, message in waiting:
             if packets.matches(levels, topic.split("/")):
-                self._queue(session, _Out(topic_bytes(topic), payload, qos, retain=True))
+                self._queue(session, message._replace(qos=qos))
+            else:
+                self._waiting.append((topic, message))
+        for topic, payload in self._retained.of(levels):
+            self._queue(session, Out(topic_bytes(topic), payload, qos, retain=True))
 
-    def _queue(self, session: _Session, message: _Out) -> None:
+    def _queue(self, session: Session, message: Out) -> None:
         if session.connection is None and not message.qos:
+            message.settled()
             return
         if len(session.queue) >= MAX_QUEUED:
-            session.queue.popleft()
+            session.queue.popleft().settled()
             self.counts["dropped"] += 1
         session.queue.append(message)
         self.send(session)
 
-    def send(self, session: _Session) -> None:
+    def send(self, session: Session) -> None:
         """As much of what waits for a client as it takes now."""
         connection = session.connection
         while session.queue and connection is not None and connection.has_room():
@@ -166,6 +154,19 @@ class MqttServer:
                 session.flight[packet_id] = message
             self.counts["sent"] += 1
             connection.write(publish(message.topic, message.payload, packet_id, qos=message.qos, retain=message.retain))
+            if not message.qos:
+                message.settled()
+
+    # ---- sessions
+
+    def kept(self) -> list[dict[str, Any]]:
+        """The sessions of clients that want to come back to them."""
+        return [one.to_json() for one in self._sessions.values() if not one.clean]
+
+    def restore(self, kept: Iterable[Mapping[str, Any]]) -> None:
+        """Have the sessions that gave these."""
+        for session in map(Session.from_json, kept):
+            self._sessions[session.id] = session
 
     # ---- connections
 
@@ -185,12 +186,15 @@ class MqttServer:
         if session is None or session.connection is not connection:
             return
         session.connection = None
-        if session.clean:
-            self._sessions.pop(session.id, None)
+        if self._sessions.get(session.id) is not session:
+            session.end()  # another one has its place
+        elif session.clean:
+            del self._sessions[session.id]
+            session.end()
         else:
             self._sessions.move_to_end(session.id)
 
-    def begin(self, connection: _Connection, connect: Connect, client: str | None) -> tuple[_Session, bool]:
+    def begin(self, connection: _Connection, connect: Connect, client: str | None) -> tuple[Session, bool]:
         """Its session, and whether it was there before. Whoever had the same client id is thrown off."""
         name = connect.client_id or f"auto-{id(connection)}"
         before = self._sessions.get(name)
@@ -199,16 +203,20 @@ class MqttServer:
         if before is not None and before.connection is not None:
             before.connection.end("another connection has its client id")
         kept = before if before is not None and not connect.clean and not before.clean else None
-        session = kept or _Session(name, client, connect.clean)
+        session = kept or Session(name, client, connect.clean)
         self._sessions[name] = session
         session.connection = connection
         self._forget()
+        if kept is None:
+            self.on_sessions()
         return session, kept is not None
 
     def _forget(self) -> None:
         away = [session.id for session in self._sessions.values() if session.connection is None]
         for name in away[: max(0, len(self._sessions) - MAX_SESSIONS)]:
-            self.counts["dropped"] += len(self._sessions.pop(name).queue)
+            session = self._sessions.pop(name)
+            self.counts["dropped"] += len(session.queue)
+            session.end()
 
 
 class _Connection(asyncio.Protocol):
@@ -221,7 +229,7 @@ class _Connection(asyncio.Protocol):
         self._connect: Connect | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._slow = False
-        self.session: _Session | None = None
+        self.session: Session | None = None
 
     # ---- asyncio
 
@@ -302,15 +310,9 @@ class _Connection(asyncio.Protocol):
             case PubAck(id=packet_id):
                 self._acked(packet_id)
             case Subscribe():
-                codes = list(self._subscribe(packet))
-                self.write(packets.suback(packet.id, codes))
-                for (topic, _), qos in zip(packet.filters, codes, strict=True):
-                    if qos != REFUSED:
-                        self._server.give_retained(self._session, topic.split("/"), qos)
+                self._subscribe(packet)
             case Unsubscribe():
-                for topic in packet.filters:
-                    self._session.filters.pop(topic, None)
-                self.write(packets.unsuback(packet.id))
+                self._unsubscribe(packet)
             case PingReq():
                 self.write(packets.PINGRESP)
             case Disconnect():
@@ -340,7 +342,23 @@ class _Connection(asyncio.Protocol):
             self.write(publish(message.topic, message.payload, packet_id, qos=1, dup=True))
         self._server.send(self.session)
 
-    def _subscribe(self, packet: Subscribe) -> Iterator[int]:
+    def _subscribe(self, packet: Subscribe) -> None:
+        codes = list(self._granted(packet))
+        if not self._session.clean:
+            self._server.on_sessions()
+        self.write(packets.suback(packet.id, codes))
+        for (topic, _), qos in zip(packet.filters, codes, strict=True):
+            if qos != REFUSED:
+                self._server.give_kept(self._session, topic.split("/"), qos)
+
+    def _unsubscribe(self, packet: Unsubscribe) -> None:
+        for topic in packet.filters:
+            self._session.filters.pop(topic, None)
+        if not self._session.clean:
+            self._server.on_sessions()
+        self.write(packets.unsuback(packet.id))
+
+    def _granted(self, packet: Subscribe) -> Iterator[int]:
         filters = self._session.filters
         for topic, qos in packet.filters:
             has_room = topic in filters or len(filters) < MAX_FILTERS
@@ -351,7 +369,8 @@ class _Connection(asyncio.Protocol):
             yield qos
 
     def _acked(self, packet_id: int) -> None:
-        self._session.flight.pop(packet_id, None)
+        if (message := self._session.flight.pop(packet_id, None)) is not None:
+            message.settled()
         self._server.send(self._session)
 
     def _take(self, will: Will) -> None:
@@ -362,7 +381,7 @@ class _Connection(asyncio.Protocol):
             log.warning("local MQTT: the will of %s: %s", self._who(), error)
 
     @property
-    def _session(self) -> _Session:
+    def _session(self) -> Session:
         assert self.session is not None
         return self.session
 

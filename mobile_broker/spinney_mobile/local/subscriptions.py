@@ -1,6 +1,7 @@
 """Subscriptions that are evaluated here, over what this broker takes: local clients', and those of the settings.
 
-They outlive a restart in the data directory, with what state and top-k had come to at the last clean stop.
+They outlive a restart, also by kill -9, in the data directory: as they were saved last, and a journal of what has
+happened since.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +21,12 @@ from typing import Any, Final
 from spinney import (
     ContentSubscription,
     Matcher,
+    PublicationId,
     StateFilter,
     StateSubscription,
     TopK,
     TopKSubscription,
+    feed,
     normal_form,
     parse,
 )
@@ -33,6 +36,8 @@ from spinney.expression import Filter
 from spinney.notification import Notification
 
 from ..listening import Taken
+from . import files, journal
+from .journal import Journal
 from .valid import LocalValid
 
 log = logging.getLogger(__name__)
@@ -42,10 +47,12 @@ MAX_TEXT: Final = 64 * 1024
 """Of one subscription."""
 MAX_RECENT: Final = 50
 """Notifications that pages show."""
-_VERSION: Final = 1
+MAX_UNDELIVERED: Final = 1_000
+"""Notifications of states and top-k that are kept until they have arrived; of more, the oldest go, and are counted."""
+_VERSION: Final = 2
 
-Told = Callable[[str, str, Mapping[str, Any]], None]
-"""Owner, sid and the notification as its subscriber gets it."""
+Told = Callable[[str, str, Mapping[str, Any], Callable[[], object]], None]
+"""Owner, sid, the notification as its subscriber gets it, and what to call once it has arrived or nobody hears it."""
 
 
 class LocalError(SpinneyError):
@@ -57,6 +64,7 @@ class _One:
     owner: str
     sid: str
     source: str
+    feed: Filter
     fed: StateFilter | TopK | None
 
     @property
@@ -71,6 +79,8 @@ class LocalSubscriptions:
     def __init__(self, tell: Told, *, limit: int, clock: Callable[[], float] = time.time) -> None:
         self.recent: deque[Mapping[str, Any]] = deque(maxlen=MAX_RECENT)
         self.told = 0
+        self.dropped = 0
+        """Notifications that may be lost if this process is killed, since too many had not arrived."""
         self._tell = tell
         self._limit = limit
         self._clock = clock
@@ -80,6 +90,13 @@ class LocalSubscriptions:
         self._fresh: dict[str, Filter] = {}
         self._log_time = 0.0
         self.valid = LocalValid()
+        self._undelivered: OrderedDict[str, tuple[str, str, Mapping[str, Any]]] = OrderedDict()
+        """By id: owner, sid, and the notification."""
+        self._replayed: set[str] | None = None
+        """While the journal is replayed: ids that were delivered; nobody is told then."""
+        self._folder: Path | None = None
+        self._save = 0
+        self._journal = Journal()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -103,7 +120,7 @@ class LocalSubscriptions:
             fed = StateFilter(subscription)
         elif isinstance(subscription, TopKSubscription):
             fed = TopK(subscription)
-        one = _One(owner, sid, source, fed)
+        one = _One(owner, sid, source, feed(subscription), fed)
         self._matcher.add(one.key, subscription)
         self._all[one.key] = one
         if isinstance(subscription, ContentSubscription):
@@ -117,6 +134,10 @@ class LocalSubscriptions:
         for key, wanted in fresh.items():
             for taken in self.valid.matching(wanted, self._log_time):
                 self._notify(self._all[key], _match(self._all[key], taken, self._log_time))
+
+    def feeds(self) -> dict[str, Filter]:
+        """What they need, by their keys (rule R1)."""
+        return {key: one.feed for key, one in self._all.items()}
 
     def end(self, owner: str, sid: str) -> bool:
         """Whether there was one."""
@@ -140,14 +161,22 @@ class LocalSubscriptions:
         self.tick()
         self.tell_valid()
         self.valid.keep(taken, self._log_time)
-        for key in sorted(self._matcher.match(taken.publication)):
-            one = self._all[key]
+        wanting = [self._all[key] for key in sorted(self._matcher.match(taken.publication))]
+        if any(one.fed is not None for one in wanting):
+            self._journal.fed(taken.id, taken.publication, self._log_time)
+        for one in wanting:
             if one.fed is None:
                 self._notify(one, _match(one, taken, self._log_time))
-                continue
-            for notification in one.fed.feed(taken.id, taken.publication, self._log_time):
-                self._notify(one, _item(one, notification))
-            self._waking[key] = one
+        self._feed(wanting, taken.id, taken.publication)
+        if self._journal.is_full and self._folder is not None:
+            self.save(self._folder)
+
+    def _feed(self, wanting: Iterable[_One], id: PublicationId, publication: Mapping[str, Any]) -> None:
+        for one in wanting:
+            if one.fed is not None:
+                for notification in one.fed.feed(id, publication, self._log_time):
+                    self._notify_once(one, _item(one, notification))
+                self._waking[one.key] = one
         self._settle()
 
     def tick(self) -> None:
@@ -170,14 +199,32 @@ class LocalSubscriptions:
             assert one.fed is not None
             while (wake := one.fed.next_wake()) is not None and wake <= self._log_time:
                 for notification in one.fed.tick(wake):
-                    self._notify(one, _item(one, notification))
+                    self._notify_once(one, _item(one, notification))
             if wake is None:
                 del self._waking[key]
 
     def _notify(self, one: _One, item: Mapping[str, Any]) -> None:
         self.told += 1
         self.recent.appendleft(item)
-        self._tell(one.owner, one.sid, item)
+        self._tell(one.owner, one.sid, item, lambda: None)
+
+    def _notify_once(self, one: _One, item: Mapping[str, Any]) -> None:
+        """Of what is remembered: it is kept until it has arrived."""
+        id = item["id"]
+        if self._replayed is not None and id in self._replayed:
+            return
+        self._undelivered[id] = (one.owner, one.sid, item)
+        if len(self._undelivered) > MAX_UNDELIVERED:
+            self._undelivered.popitem(last=False)
+            self.dropped += 1
+        if self._replayed is None:
+            self.told += 1
+            self.recent.appendleft(item)
+            self._tell(one.owner, one.sid, item, lambda: self._delivered(id))
+
+    def _delivered(self, id: str) -> None:
+        if self._undelivered.pop(id, None) is not None:
+            self._journal.delivered(id)
 
     # ---- over a restart
 
@@ -187,21 +234,35 @@ class LocalSubscriptions:
             {"owner": one.owner, "sid": one.sid, "source": one.source, "state": one.fed.snapshot() if one.fed else None}
             for one in self._all.values()
         ]
-        part = folder / f".{FILE}.part"
+        undelivered = [item for item in self._undelivered.values() if f"{item[0]}/{item[1]}" in self._all]
+        kept = {"v": _VERSION, "save": self._save + 1, "subscriptions": items, "undelivered": undelivered}
         try:
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-                json.dump({"v": _VERSION, "subscriptions": items}, out)
-                out.flush()
-                os.fsync(out.fileno())
-            part.replace(folder / FILE)
+            files.save(folder / FILE, kept)
         except OSError as error:
             log.error("local subscriptions are not kept: %s: %s", folder / FILE, error.strerror)
+            return
+        self._save += 1
+        self._journal.begin(self._save)
 
     def load(self, folder: Path) -> None:
-        """As they were saved; what cannot be read is said, and left out."""
+        """As they were; what cannot be read is said, and left out. What had not been delivered is told again."""
+        self._folder, self._journal = folder, Journal(folder)
+        self._load(folder)
+        self.save(folder)
+        for id, (owner, sid, item) in list(self._undelivered.items()):
+            self._tell(owner, sid, item, partial(self._delivered, id))
+
+    def close(self) -> None:
+        """All is saved, and nothing more happens."""
+        if self._folder is not None:
+            self.save(self._folder)
+        self._journal.close()
+
+    def _load(self, folder: Path) -> None:
         file = folder / FILE
         try:
-            items = list(_items(json.loads(file.read_bytes())))
+            kept = json.loads(file.read_bytes())
+            items = list(_items(kept))
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
@@ -211,6 +272,10 @@ class LocalSubscriptions:
             with contextlib.suppress(SyntaxError, LocalError):
                 self.put(item["owner"], item["sid"], item["source"])
                 self._restore(self._all[f"{item['owner']}/{item['sid']}"], item.get("state"))
+        self._fresh.clear()
+        self._save = kept["save"]
+        self._undelivered = OrderedDict((item["id"], (owner, sid, item)) for owner, sid, item in kept["undelivered"])
+        self._replay(list(journal.read(folder, self._save)))
 
     def _restore(self, one: _One, state: Any) -> None:
         if one.fed is None or not isinstance(state, dict):
@@ -221,10 +286,27 @@ class LocalSubscriptions:
             log.warning("local subscription %s starts afresh: %s", one.key, error)
         self._waking[one.key] = one
 
+    def _replay(self, happened: Iterable[journal.Read | str]) -> None:
+        happened = list(happened)
+        self._replayed = {one for one in happened if isinstance(one, str)}
+        for note in self._replayed:
+            self._undelivered.pop(note, None)
+        for one in happened:
+            if not isinstance(one, str):
+                id, publication, log_time = one
+                self._log_time = max(self._log_time, log_time)
+                self._settle()
+                self._feed([self._all[key] for key in sorted(self._matcher.match(publication))], id, publication)
+        self.tick()
+        self._replayed = None
+
 
 def _items(kept: Any) -> Iterator[dict[str, Any]]:
-    if not isinstance(kept, dict) or kept.get("v") != _VERSION or not isinstance(kept.get("subscriptions"), list):
-        raise ValueError("of another version")
+    match kept:
+        case {"v": version, "save": int(), "subscriptions": list(), "undelivered": list()} if version == _VERSION:
+            pass
+        case _:
+            raise ValueError("of another version")
     for item in kept["subscriptions"]:
         match item:
             case {"owner": str(owner), "sid": str(sid), "source": str()} if is_name(owner) and is_name(sid):

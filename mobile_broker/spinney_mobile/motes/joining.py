@@ -10,6 +10,7 @@ from spinney import Mark
 from spinney.expression import Value
 from spinney.mote.protocol import AttributeRow, Event, EventFlag
 
+from ..active import LOCAL
 from ..battery import battery_of
 from ..samples import Digest, Sample
 from .identity import Identity
@@ -47,7 +48,7 @@ class Joined:
     time: float
     marks: Mapping[Digest, Mark]
     passed: bool
-    """A filter let it through, exact or weaker."""
+    """A filter that the cloud wants let it through, exact or weaker."""
     strays: int
     """Labels of filters that are not wanted any more, or not known."""
 
@@ -93,7 +94,8 @@ def join(
             value = entry.value if event.bit else None
             marks[entry.digest] = Mark(source, (0, event.boot, event.sequence), event.bit, value)
         else:
-            passed = passed or (entry.digest != EVERYTHING and EventFlag.PRESENCE not in event.flags)
+            is_for_cloud = entry.digest != EVERYTHING and not entry.digest.startswith(LOCAL)
+            passed = passed or (is_for_cloud and EventFlag.PRESENCE not in event.flags)
     values = {names[index]: raw * rows[index].p / rows[index].q for index, raw in first.values.items()}
     return Joined(first.boot, first.sequence, values, _time(first, now), marks, passed, strays)
 
