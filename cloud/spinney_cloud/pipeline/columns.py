@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -104,9 +104,18 @@ def where(frame: DataFrame, condition: Filter) -> DataFrame:
 
 def compile_filter(condition: Filter) -> Compiled:
     """The verdict on each row, as a Boolean column."""
+    return compile_filters([condition])[0]
+
+
+def compile_filters(conditions: Iterable[Filter]) -> list[Compiled]:
+    """The same for many, that read many of the same attributes."""
     compiler = _Compiler()
-    column = compiler.condition(condition)
-    return Compiled(column, tuple(compiler.by_core))
+    found = []
+    for condition in conditions:
+        compiler.by_core = []
+        column = compiler.condition(condition)
+        found.append(Compiled(column, tuple(compiler.by_core)))
+    return found
 
 
 class _Compiler:

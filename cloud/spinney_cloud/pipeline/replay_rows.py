@@ -11,9 +11,10 @@ there is no more in it than their numbers: in place of their attributes stands `
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import orjson
@@ -97,6 +98,8 @@ class Given(NamedTuple):
 Progress = Callable[[dt.date, int], None]
 """Is told of the day that is being read, and of so many readings more of it. What it raises ends the reading."""
 
+MAX_LOOKED_INTO = 256
+"""Parts of files in which it is first looked whether there is anything; where there are more, all are read at once."""
 SLICE_ROWS = 2_000_000
 """Of a day that are in memory at once, about, where all of them are needed."""
 
@@ -140,7 +143,7 @@ def tables(
             for part in _slices(day, wanted, slice_rows):
                 yield _read(data, day.date, part, heard)
         else:
-            yield _read_matches(data, day.date, wanted, heard)
+            yield _read_matches(lake, data, day.date, wanted, heard)
 
 
 def _silent(_date: dt.date, _rows: int) -> None:
@@ -157,7 +160,7 @@ def _slices(day: DaySize, wanted: Wanted, most: int) -> Iterator[Wanted]:
         yield replace(wanted, since=begin, until=end)
 
 
-def _read_matches(data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> pa.Table:
+def _read_matches(lake: Lake, data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> pa.Table:
     """Files and parts of files are passed over; what is in them is counted all the same."""
     counted = 0
 
@@ -167,9 +170,27 @@ def _read_matches(data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> 
         heard(date, rows)
 
     found = _read(data, date, wanted, count)
-    mine = within(wanted, date) & (ds.field("tenant") == wanted.tenant)
-    heard(date, data.count_rows(filter=mine) - counted)
+    heard(date, _readings(lake, data, date, wanted) - counted)
     return found
+
+
+def _readings(lake: Lake, data: Any, date: dt.date, wanted: Wanted) -> int:
+    """How many of the tenant's there are on a day; of a file that is asked for as a whole, the table knows."""
+    actions = pa.table(lake.table(OBSERVATIONS).get_add_actions(flatten=True))
+    of_day = actions.filter(pc.equal(actions["partition.date"], pa.scalar(date)))
+    whole = {unquote(file["path"]): file["num_records"] for file in of_day.to_pylist() if _is_whole(file, wanted)}
+    mine = _times(wanted) & (ds.field("tenant") == wanted.tenant)
+    others = (each for each in data.get_fragments(within(wanted, date) & mine) if each.path not in whole)
+    return int(sum(whole.values()) + sum(each.count_rows(filter=mine) for each in others))
+
+
+def _is_whole(file: dict[str, Any], wanted: Wanted) -> bool:
+    return bool(
+        file["min.tenant"] == file["max.tenant"] == wanted.tenant
+        and wanted.since <= file["min.arrival"]
+        and file["max.arrival"] < wanted.until
+        and (wanted.before is None or file["max.log_seq"] < wanted.before)
+    )
 
 
 def _read(data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> pa.Table:
@@ -177,7 +198,9 @@ def _read(data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> pa.Table
     if not wanted.all_records:
         where &= ds.field("tenant") == wanted.tenant
         pushed = implied(wanted.feed, ds.field)
-        where = where if pushed is None else where & pushed
+        if pushed is not None:
+            where &= pushed
+            data = _parts_with_any(data, where)
     matcher = Matcher()
     matcher.add("", wanted.feed)
     parts: list[pa.RecordBatch] = []
@@ -190,12 +213,29 @@ def _read(data: Any, date: dt.date, wanted: Wanted, heard: Progress) -> pa.Table
     return found.sort_by([("log_seq", "ascending"), ("log_row", "ascending")])
 
 
+def _parts_with_any(data: Any, where: Any) -> Any:
+    """Without the parts of files that their bounds do not exclude, but the columns of the condition do."""
+    parts = [part for file in data.get_fragments(where) for part in file.split_by_row_group(where, data.schema)]
+    if len(parts) > MAX_LOOKED_INTO:
+        return data
+    found = [part for part in parts if _of(data, [part]).head(1, columns=["log_seq"], filter=where).num_rows]
+    return _of(data, found)
+
+
+def _of(data: Any, parts: Sequence[Any]) -> Any:
+    return ds.FileSystemDataset(parts, data.schema, data.format, data.filesystem)
+
+
 _ATTRIBUTES_ONCE = [name for name in ATTRIBUTES if name not in ("id", "source")]
 
 
 def within(wanted: Wanted, date: dt.date) -> Any:
     """A condition on the lake's columns."""
-    found = (ds.field("date") == date) & (ds.field("arrival") >= wanted.since) & (ds.field("arrival") < wanted.until)
+    return (ds.field("date") == date) & _times(wanted)
+
+
+def _times(wanted: Wanted) -> Any:
+    found = (ds.field("arrival") >= wanted.since) & (ds.field("arrival") < wanted.until)
     return found if wanted.before is None else found & (ds.field("log_seq") < wanted.before)
 
 

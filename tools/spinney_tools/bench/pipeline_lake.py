@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
+from spinney import parse
 from spinney_cloud.cells import cell_at, corners
+from spinney_cloud.names import DEFAULT_TENANT
 from spinney_cloud.pipeline.decode import Decoder
 from spinney_cloud.pipeline.lake import OBSERVATIONS, TABLES, Lake, with_date
+from spinney_cloud.pipeline.replay_rows import DAY_SECONDS, Wanted, tables
 from spinney_cloud.pipeline.schema import CELL_RESOLUTION
 from spinney_cloud.records import encode
+from spinney_cloud.subscriptions import form_of
 
 from .machine import describe
 from .pipeline_log import place_of, record
@@ -89,22 +92,24 @@ def _fill_day(lake: Lake, day: int) -> None:
 
 
 def read(place: str) -> None:
-    """The readings of the second day in the cell, as a replay reads them: all columns. Prints rows and bytes."""
-    lats, longs = zip(*corners(CELL), strict=True)
-    within = (ds.field("lat") >= min(lats)) & (ds.field("lat") <= max(lats))
-    within &= (ds.field("long") >= min(longs)) & (ds.field("long") <= max(longs))
-    _read(place, (ds.field("date") == FIRST_DAY + dt.timedelta(1)) & within & (ds.field("cell") == CELL))
+    """The readings of the second day in the cell, as `spinney replay` reads them. Prints rows and bytes."""
+    ring = [(long, lat) for lat, long in corners(CELL)]
+    points = ", ".join(f"{long!r} {lat!r}" for long, lat in [*ring, ring[0]])
+    subscription = parse(f"S_INTERSECTS(location, POLYGON(({points})))")
+    since = dt.datetime.combine(FIRST_DAY + dt.timedelta(1), dt.time(), dt.UTC).timestamp()
+    wanted = Wanted(subscription, form_of(subscription), DEFAULT_TENANT, since, since + DAY_SECONDS)
+    before = _bytes_read()
+    _print(sum(table.num_rows for table in tables(Lake(place), wanted)), before)
 
 
 def read_all(place: str) -> None:
     """Everything, for comparison: what is counted really is what is read."""
-    _read(place, None)
-
-
-def _read(place: str, wanted: Any) -> None:
     before = _bytes_read()
-    found = Lake(place).dataset().to_table(filter=wanted)
-    print(json.dumps({"rows": found.num_rows, "read": _bytes_read() - before}))
+    _print(Lake(place).dataset().to_table().num_rows, before)
+
+
+def _print(rows: int, before: int) -> None:
+    print(json.dumps({"rows": rows, "read": _bytes_read() - before}))
 
 
 def _bytes_read() -> int:
