@@ -180,6 +180,13 @@ AIR_EXAMPLES = [
     ("e18001000000000000000000000000000000000000000000000000000000ffffffffcbb8334c884f", 0,
      (-163.835, 0, 500, 0, 0, 0, 0, 0, 0, 0, 0)),
     ("e18000ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", None, (None,) * 11),
+    ("06170c5668c79e007000c90501d9ffcd004c884f", 205,
+     (29.5, 55.3, 1011.02, None, 11.2, None, None, 201, 10, 2, 13026.67)),
+    ("067fff9c40fffe27109c40fafafeffff074c8f4f", 255,
+     (163.835, 100.0, 1155.34, None, 1000, None, None, 40000, 500, 500, 65535)),
+    ("06800100000000000000000000000000004c884f", 0,
+     (-163.835, 0, 500, None, 0, None, None, 0, 0, 0, 0)),
+    ("068000ffffffffffffffffffffffffffc0ffffff", 255, (None,) * 11),
 ]  # fmt: skip
 
 
@@ -210,11 +217,20 @@ def test_the_lowest_bit_of_ruuvi_airs_indexes_is_in_its_flags() -> None:
     data[28] |= 0xC0
     values = told(advert(makers={0x0499: data.hex()})).values
     assert (values["voc_index"], values["nox_index"]) == (21, 5)
+    data = bytearray.fromhex(AIR_EXAMPLES[4][0])
+    data[16] |= 0x40
+    values = told(advert(makers={0x0499: data.hex()})).values
+    assert (values["voc_index"], values["nox_index"], values["calibrating"]) == (11, 2, False)
+    data[16] |= 0x81
+    values = told(advert(makers={0x0499: data.hex()})).values
+    assert (values["voc_index"], values["nox_index"], values["calibrating"]) == (11, 3, True)
 
 
 def test_ruuvi_cut_off_says_so_and_other_formats_are_not_ours() -> None:
     with pytest.raises(DecodeError, match="format 5 has 18 bytes, not 4"):
         told(advert(makers={0x0499: "05010203"}))
+    with pytest.raises(DecodeError, match="format 6 has 17 bytes, not 16"):
+        told(advert(makers={0x0499: AIR_EXAMPLES[4][0][:32]}))
     assert Ruuvi().decode(advert(makers={0x0499: "08010203"}), None) is None
     assert Ruuvi().decode(advert(makers={0x0499: ""}), None) is None
 

@@ -1,7 +1,8 @@
-"""Ruuvi's data formats 3, 5 and E1, as published at docs.ruuvi.com. Pressure is told in hPa, as others do."""
+"""Ruuvi's data formats 3, 5, 6 and E1, as published at docs.ruuvi.com. Pressure is told in hPa, as others do."""
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import Final
@@ -15,9 +16,12 @@ COMPANY: Final = 0x0499
 _G: Final = 9.80665
 _DF3: Final = struct.Struct(">BbBHhhhH")
 _DF5: Final = struct.Struct(">hHHhhhHBH")
+_DF6: Final = struct.Struct(">hHHHHBBBxBB")
+_DF6_STEP: Final = math.log(65536) / 254
+"""Of the light, which is told by its logarithm."""
 _E1: Final = struct.Struct(">hHHHHHHHBB")
 _E1_BYTES: Final = 40
-_NO_16, _NO_SIGNED, _NO_24 = 0xFFFF, -0x8000, 0xFFFFFF
+_NO_8, _NO_16, _NO_SIGNED, _NO_24 = 0xFF, 0xFFFF, -0x8000, 0xFFFFFF
 
 
 class Ruuvi:
@@ -85,6 +89,19 @@ def _format_5(data: bytes) -> _Values:
     }, None if sequence == _NO_16 else sequence
 
 
+def _format_6(data: bytes) -> _Values:
+    temperature, humidity, pressure, pm25, co2, voc, nox, light, sequence, flags = _DF6.unpack_from(data, 1)
+    return {
+        **_climate(temperature, humidity, pressure),
+        "pm25": _known(pm25, 10),
+        "co2": _known(co2, 1),
+        "voc_index": _index(voc, flags >> 6),
+        "nox_index": _index(nox, flags >> 7),
+        "illuminance": None if light == _NO_8 else round(math.expm1(light * _DF6_STEP), 2),
+        "calibrating": bool(flags & 1),
+    }, sequence
+
+
 def _format_e1(data: bytes) -> _Values:
     temperature, humidity, pressure, pm1, pm25, pm4, pm10, co2, voc, nox = _E1.unpack_from(data, 1)
     light, sequence, flags = int.from_bytes(data[19:22], "big"), int.from_bytes(data[25:28], "big"), data[28]
@@ -126,5 +143,5 @@ def _index(high: int, low_bit: int) -> float | None:
     return None if raw == 0x1FF else float(raw)
 
 
-_FORMATS: Final = {0x03: (14, _format_3), 0x05: (18, _format_5), 0xE1: (_E1_BYTES - 6, _format_e1)}
+_FORMATS: Final = {0x03: (14, _format_3), 0x05: (18, _format_5), 0x06: (17, _format_6), 0xE1: (_E1_BYTES - 6, _format_e1)}
 """By format: its bytes (without the address at the end, which some systems cut off), and how to read it."""
