@@ -143,5 +143,10 @@ def _index(high: int, low_bit: int) -> float | None:
     return None if raw == 0x1FF else float(raw)
 
 
-_FORMATS: Final = {0x03: (14, _format_3), 0x05: (18, _format_5), 0x06: (17, _format_6), 0xE1: (_E1_BYTES - 6, _format_e1)}
+_FORMATS: Final = {
+    0x03: (14, _format_3),
+    0x05: (18, _format_5),
+    0x06: (17, _format_6),
+    0xE1: (_E1_BYTES - 6, _format_e1),
+}
 """By format: its bytes (without the address at the end, which some systems cut off), and how to read it."""
