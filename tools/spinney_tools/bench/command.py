@@ -20,11 +20,16 @@ from .table import ReadmeError, Table, update_readme
 _MODULES = {
     "mobile": "mobile_matching",
     "hearing": "mobile_hearing",
+    "adverts": "mobile_hearing_path",
+    "footprint": "mobile_footprint",
+    "idle": "mobile_idle",
     "matcher": "cloud_matcher",
     "delivery": "cloud_delivery",
     "cloud": "cloud_chain",
     "source": "pipeline_source",
     "lake": "pipeline_lake",
+    "pipeline": "pipeline_matching",
+    "dashboard": "dashboard",
 }
 """Those that need nothing but time."""
 _BENCHES = ("matching", "forest", "json", "mote", *_MODULES)
@@ -39,8 +44,11 @@ examples:
   spinney bench mote --data FOLDER    Table 3.1 of the state-filter thesis; Cambridge's series, if FOLDER has it
   spinney bench cloud                 publish to notify, next to the bare MQTT server; matcher and delivery alone
                                       are `matcher` and `delivery`
-  spinney bench hearing               the mobile broker: adverts a second; `mobile` is its matching alone
-  spinney bench source                the pipeline: from the log to Spark; `lake` is what a replay reads
+  spinney bench adverts               the mobile broker: from bleak's callback to the outbox; `hearing` is that in
+                                      parts, `mobile` its matching alone, `idle` the whole process with 50 sensors
+  spinney bench footprint             messages and bytes of four ways to gather readings; draws the README's chart
+  spinney bench source                from the log to Spark; `pipeline` is matching there, `lake` what a replay reads
+  spinney bench dashboard             the page: 2,000 sources, 20 browsers
 
 Run it on a quiet machine. Figures are ratios to a baseline in the same run; absolute times differ between machines.
 
