@@ -15,7 +15,7 @@ from spinney_cloud.pipeline.matching_wheel import UNPACKED, from_wheel
 
 ROOT = Path(__file__).parents[2]
 DRIVER = str(Path(__file__).parent / "cluster_driver.py")
-SECONDS = 240.0
+SECONDS = 900.0
 
 
 def build(folder: Path) -> Path:
