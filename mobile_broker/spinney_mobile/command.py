@@ -302,6 +302,7 @@ def doctor(arguments: list[str]) -> int:
         "doctor",
         "Look at this machine, its Bluetooth, the clock, the disk and the way to the cloud, and say what to do.",
         "  spinney mobile doctor\n"
+        "  spinney mobile doctor --cloud mqtt://cloud.example\n"
         "  spinney mobile doctor --config mobile.toml\n\n"
         "exit codes: 0 nothing stands in the way, 1 something does, 2 wrong configuration\n",
     )

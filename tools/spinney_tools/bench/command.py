@@ -28,7 +28,7 @@ _MODULES = {
     "cloud": "cloud_chain",
     "source": "pipeline_source",
     "lake": "pipeline_lake",
-    "pipeline": "pipeline_matching",
+    "spark": "pipeline_matching",
     "dashboard": "dashboard",
 }
 """Those that need nothing but time."""
@@ -47,7 +47,7 @@ examples:
   spinney bench adverts               the mobile broker: from bleak's callback to the outbox; `hearing` is that in
                                       parts, `mobile` its matching alone, `idle` the whole process with 50 sensors
   spinney bench footprint             messages and bytes of four ways to gather readings; draws the README's chart
-  spinney bench source                from the log to Spark; `pipeline` is matching there, `lake` what a replay reads
+  spinney bench source                from the log to Spark; `spark` is matching there, `lake` what a replay reads
   spinney bench dashboard             the page: 2,000 sources, 20 browsers
 
 Run it on a quiet machine. Figures are ratios to a baseline in the same run; absolute times differ between machines.
