@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit import publications
 from pyspark.sql import SparkSession
 from replay_kit import BEGIN, SETTINGS, Entry, LogMaker, by_engine, lake_of, told, wanted
 
+from spinney import parse
 from spinney_cloud.pipeline.lake import Lake
 from spinney_cloud.pipeline.replay import replay
+from spinney_cloud.pipeline.replay_lake import Earlier
+from spinney_cloud.pipeline.replay_rows import DAY_SECONDS
 from spinney_cloud.pipeline.replay_spark import spark_tables
-from spinney_cloud.records import Publications
+from spinney_cloud.records import Announced, Publications
+from spinney_cloud.subscriptions import form_of
 
 HOUR = 3_600.0
 CONTENT = "temp > 25 AND (room = 'kitchen' OR lat < 45.8)"
@@ -97,3 +102,30 @@ def test_spark_reads_labels(spark: SparkSession, tmp_path: Path) -> None:
     lake = lake_of(tmp_path, log)
     what = wanted(STATE, BEGIN, log[-1].time + HOUR)
     assert told(replay(lake, what, SETTINGS, spark_tables(spark, lake, what))) == by_engine(log, what)
+
+
+def test_what_falls_due_before_the_end_is_told_though_nothing_comes_any_more(tmp_path: Path) -> None:
+    """Rules I3, S4: the log goes on after the end of the replay, so by then a source was lost."""
+    log = [
+        Entry(BEGIN, publications("m", 0, [{"temp": 30}])),
+        Entry(BEGIN + 1, Announced("default", ("m",), over=True)),
+        Entry(BEGIN + 3 * HOUR, publications("n", 0, [{"temp": 23}])),
+    ]
+    lake = lake_of(tmp_path, log)
+    for until, whys in ((BEGIN + HOUR, ["enter"]), (BEGIN + 2 * HOUR, ["enter", "exit"])):
+        what = wanted(STATE, BEGIN, until)
+        found = told(replay(lake, what, SETTINGS))
+        assert [why for _, _, why, *_ in found] == whys
+        assert found == by_engine(log, what)
+
+
+def test_a_lake_that_does_not_reach_back_says_so(tmp_path: Path) -> None:
+    """Whether what came before its first day is missing, or never was."""
+    log = LogMaker(7).make(10)
+    form = form_of(parse(STATE))
+    for name, first, whole in (("whole", 1, True), ("late", 4, False)):
+        lake = lake_of(tmp_path / name, log, first=first)
+        days_before = Earlier(lake.place, form, "default", BEGIN - 3 * DAY_SECONDS, log[-1].time, first + 10)
+        assert days_before.is_whole() is whole
+        assert Earlier(lake.place, form, "default", BEGIN, log[-1].time, first + 10).is_whole()
+        assert not Earlier(lake.place, form, "default", BEGIN, log[-1].time, first + 11).is_whole()
