@@ -31,7 +31,7 @@ from spinney_cloud.pipeline.source import Options
 from spinney_cloud.service import Endpoints, write_run
 from spinney_cloud.settings import Settings
 
-PROGRAM = "import sys; from spinney_tools.pipeline import main; sys.exit(main(sys.argv[1:]))"
+PROGRAM = [sys.executable, "-m", "spinney_tools", "pipeline"]
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,7 @@ def test_a_setting_of_spark_that_is_none_is_refused(capsys: pytest.CaptureFixtur
 
 
 def test_check_says_what_would_be_and_makes_nothing(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", PROGRAM, "--check", "--nats", "nats://127.0.0.1:1", "--retain-days", "5"]
+    words = [*PROGRAM, "--check", "--nats", "nats://127.0.0.1:1", "--retain-days", "5"]
     said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "log: 127.0.0.1:1\n" in said
     assert f"lake: {tmp_path / 'spinney-data/lake'}\n" in said
@@ -178,7 +178,7 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """With all that it says in a file."""
     said = Path("said")
     with said.open("w") as out:
-        started = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=out, stderr=out, text=True)
+        started = subprocess.Popen([*PROGRAM, *arguments], stdout=out, stderr=out, text=True)
     try:
         yield started, said
     finally:

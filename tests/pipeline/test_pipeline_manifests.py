@@ -23,7 +23,7 @@ from spinney_cloud.pipeline.running_cluster import CLASSES
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cloud/kubernetes"
 FILES = ("pipeline.yaml", "pipeline-cluster.yaml")
-PIPELINE = [sys.executable, "-c", "import sys; from spinney_tools.pipeline import main; sys.exit(main(sys.argv[1:]))"]
+PIPELINE = [sys.executable, "-m", "spinney_tools", "pipeline"]
 SPARK_SECONDS = 300.0
 
 
