@@ -17,6 +17,9 @@ check: ## check format, lint, types, sanitizers, coverage
 bench: ## measure against the baseline
 	./spinney bench all
 
+dist: ## build source distribution, wheels and list of parts
+	./spinney dist
+
 soak: ## run the long tests and longer fuzzing
 	./spinney soak
 
@@ -26,4 +29,4 @@ clean: ## remove what was built, .venv included
 help: ## list these targets
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
 
-.PHONY: up test check bench soak clean help
+.PHONY: up test check bench dist soak clean help

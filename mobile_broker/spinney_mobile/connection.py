@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Callable, Collection
 
@@ -74,16 +75,16 @@ class LoopConnection(Dialogue):
         self._events.wake()
 
     async def _open(self) -> Link | None:
-        link = Link(self.access, self._client_id, clean=False, events=self._events, will=self._will())
-        opening = asyncio.get_running_loop().run_in_executor(None, link.open)
         try:
+            link = Link(self.access, self._client_id, clean=False, events=self._events, will=self._will())
+            opening = asyncio.get_running_loop().run_in_executor(None, link.open)
             await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(lambda _: self._abandon(link))
             self._until_done(opening)
             raise
         except OSError as error:
-            self._down(f"{self.access.server}: {error.strerror or error}; it is tried again for ever")
+            self._down(f"{self.access.server}: {_reason(error)}; it is tried again for ever")
             return None
         return link
 
@@ -148,6 +149,17 @@ class LoopConnection(Dialogue):
             _log.warning("%s", why)
         self._said = why
         self._on_state(why)
+
+
+def _reason(error: OSError) -> str:
+    """Of a certificate that is not believed, what to do about it; its verification's own words say why."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted: {error.verify_message}; set cloud.ca to what signed it, check the clock"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS: {error.reason or error}; is it mqtts that is spoken there?"
+    return error.strerror or str(error)
 
 
 def _remedy(refusal: ConnectionRefused) -> str:

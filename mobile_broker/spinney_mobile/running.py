@@ -27,6 +27,7 @@ from . import systemd
 from .broker import Broker
 from .configuration import Configuration
 from .conflicts import is_loopback
+from .credentials import check_authority, password_of, server_context
 from .data_dir import DataDir, DataDirError
 from .home_assistant import HomeAssistant
 from .listening import Taken
@@ -84,6 +85,8 @@ class Running:
 
     async def _run(self, data: DataDir, control: socket.socket, outbox: Outbox) -> int:
         settings = self._settings
+        check_authority("home_assistant", settings.home_assistant.ca)
+        password_of("home_assistant", settings.home_assistant.password_file)
         self._local_listener = _listener("local", settings.local.host, settings.local.port)
         self._web_listener = _listener("web", settings.web.host, settings.web.port)
         broker = self._broker = Broker(settings, outbox)
@@ -259,14 +262,7 @@ def _passwords(file: Path) -> dict[str, str]:
 def _tls(local: Local) -> ssl.SSLContext | None:
     if local.certificate is None or local.key is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(local.certificate, local.key)
-    except ssl.SSLError as error:
-        raise StartError(f"local.certificate {local.certificate} and local.key {local.key}: {error.reason}") from None
-    except OSError as error:
-        raise StartError(f"local.certificate {local.certificate}, local.key {local.key}: {error.strerror}") from None
-    return context
+    return server_context("local", local.certificate, local.key)
 
 
 def _listener(section: str, host: str, port: int | None) -> socket.socket | None:

@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from spinney.client.address import Access, Server
@@ -23,6 +22,7 @@ from spinney.client.outbox import Entry
 from .activations import Activations
 from .batches import Batches, Refused
 from .connection import LoopConnection
+from .credentials import check_authority, check_certificate, password_of
 from .dead_letters import DeadLetters
 from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
@@ -319,14 +319,12 @@ class Uplink:
 
 
 def access_of(settings: Settings) -> Access | None:
-    """How this broker gets into its cloud; None without one. ValueError or OSError says what is wrong."""
+    """How this broker gets into its cloud; None without one. ValueError says what is wrong."""
     cloud = settings.cloud
     if cloud.url is None:
         return None
-    password = None if cloud.password_file is None else _first_line(cloud.password_file)
+    password = password_of("cloud", cloud.password_file)
+    check_authority("cloud", cloud.ca)
+    check_certificate("cloud", cloud.certificate, cloud.key)
     certificate = None if cloud.certificate is None or cloud.key is None else (cloud.certificate, cloud.key)
     return Access(settings.client, Server.parse(cloud.url), password, cloud.ca, certificate)
-
-
-def _first_line(file: Path) -> str:
-    return file.read_text().partition("\n")[0].strip("\r")

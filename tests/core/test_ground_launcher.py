@@ -342,7 +342,7 @@ def test_a_required_core_is_tried_again_each_time(
         ("cloud --with-pipeline", {"pipeline"}),
         ("pipeline --once", {"pipeline"}),
         ("lake stats", {"pipeline"}),
-        ("dist", {"test"}),
+        ("dist", {"dist", "cloud", "mobile", "flash", "pipeline"}),
         ("sim city --motes 20", {"sim"}),
         ("check", {"dev", "test"}),
     ],

@@ -195,7 +195,7 @@ class _Run:
 
     def _is_for_spark(self) -> bool:
         if self._options.by != "auto" or self._options.master is not None:
-            return self._options.by != "arrow"
+            return str(self._options.by) != "arrow"
         return sum(day.bytes for day in self._days) >= SPARK_FROM_BYTES and find_spec("pyspark") is not None
 
     @contextmanager

@@ -152,10 +152,10 @@ def _coverage(rows: DataFrame, task: Task) -> DataFrame:
     """Which part of the readings that were asked for there is: over the window's slots, how many of the sources."""
     slots, expected = [], []
     for kind, density in task.wanted.items():
-        slot = min(density.every_seconds, task.length)
+        seconds = min(density.every_seconds, task.length)
         sources = density.per_cell * 7.0 ** (density.cell - task.resolution)
-        slots.append((kind, slot))
-        expected.append((kind, sources * slot / density.every_seconds))
+        slots.append((kind, seconds))
+        expected.append((kind, sources * seconds / density.every_seconds))
     slot, needed = _by_type(slots), _by_type(expected)
     heard = (
         rows.where(slot.isNotNull())

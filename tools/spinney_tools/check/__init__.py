@@ -32,6 +32,7 @@ def all_steps() -> list[Step]:
         Step("types of the firmware", firmware_types.firmware_types),
         Step("size of the firmware", mote.sizes),
         Step("format and lint, ruff", python.ruff),
+        Step("references in the READMEs", python.references),
     ]
 
 

@@ -18,6 +18,11 @@ def ruff(place: Place) -> str:
     return ""
 
 
+def references(place: Place) -> str:
+    command([sys.executable, "-m", "spinney_tools", "reference", "--check"], place)
+    return ""
+
+
 def mypy(place: Place) -> str:
     folders = [folder for folder in TYPED if any((place.top / folder).rglob("*.py"))]
     tool = [sys.executable, "-m", "mypy", "--no-error-summary"]
