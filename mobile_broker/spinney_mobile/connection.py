@@ -77,7 +77,11 @@ class LoopConnection(Dialogue):
     async def _open(self) -> Link | None:
         try:
             link = Link(self.access, self._client_id, clean=False, events=self._events, will=self._will())
-            opening = asyncio.get_running_loop().run_in_executor(None, link.open)
+        except OSError as error:
+            self._down(f"{self.access.server}: {_reason(error)}; it is tried again for ever")
+            return None
+        opening = asyncio.get_running_loop().run_in_executor(None, link.open)
+        try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(lambda _: self._abandon(link))

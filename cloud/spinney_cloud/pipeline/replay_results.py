@@ -219,7 +219,8 @@ class Counts:
 
     def chart(self, since: dt.date, until: dt.date, full: str = "█") -> list[str]:
         """A line for each day; for each week or month where the days are too many."""
-        for name, begin in _PERIODS:
+        name, bars = "", dict[dt.date, int]()
+        for name, begin in _PERIODS:  # it is the last one's where there are too many of all
             bars = self._bars(since, until, begin)
             if len(bars) <= MAX_BARS:
                 return [f"notifications by {name} (UTC)", *_drawn(bars, full)]

@@ -107,9 +107,10 @@ def _in_order(rows: DataFrame) -> Iterator[pa.Table]:
             table = stream.read_all()
         table = table if left is None else pa.concat_tables([left, table])
         last = pc.equal(table["log_seq"], table["log_seq"][-1])
-        left = table.filter(last)
-        if left.num_rows < table.num_rows:
+        newest = table.filter(last)
+        if newest.num_rows < table.num_rows:
             yield table.filter(pc.invert(last))
+        left = newest
     if left is not None:
         yield left
 

@@ -45,7 +45,7 @@ class Shards(StatefulProcessor):
         self._limits = limits
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         main = sys.modules["__main__"]
         if getattr(main.__spec__, "name", "") == _TALKATIVE:
             vars(main)["print"] = _say_nothing
@@ -57,7 +57,7 @@ class Shards(StatefulProcessor):
     def handleInputRows(  # noqa: N802  # Spark's name
         self,
         key: Any,
-        rows: Iterator[SparkRow],
+        rows: Iterator[Any],
         timerValues: TimerValues,  # noqa: ARG002, N803
     ) -> Iterator[SparkRow]:
         """A batch: its rows may come in any order."""

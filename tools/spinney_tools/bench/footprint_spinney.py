@@ -159,7 +159,7 @@ class Phone:
             announcer=self._announcer,
             numbering=Numbering(),
             rules=Rules(grid=H3, resolution=RESOLUTION),
-            placing=lambda _: self._here,
+            placing=lambda sample: self._here,  # noqa: ARG005  # one place for all
         )
         self._presence = Presence(lambda: self._epoch, lambda: False, lambda: self._leases.wanted)
         self._presence.will()

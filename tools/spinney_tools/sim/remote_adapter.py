@@ -71,7 +71,7 @@ class _HostLink(asyncio.Protocol):
         self._counts["hosts"] += 1
         self._parser = PacketParser(self._radio.plug_in(self))
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's
         self._links.discard(self)
         if self._parser is not None:
             self._parser = None
@@ -161,7 +161,7 @@ class _Source(StreamPacketSource):
         super().__init__()
         self.on_lost: Callable[[], None] | None = None
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's
         self.on_transport_lost()
         if self.on_lost is not None:
             self.on_lost()
