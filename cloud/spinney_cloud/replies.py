@@ -76,9 +76,12 @@ class Replies:
 
     def refused(self, client: str, refusals: Sequence[Refusal], batch: str | int | None) -> None:
         """These will never be stored. It is said before what is stored of the same payload."""
+        more: dict[str, Any] = {} if batch is None else {"batch": batch}
+        if any(each.kind == "size" for each in refusals):
+            more["max_payload"] = self.max_payload  # which may be another than it was when it was told
         for first in range(0, len(refusals), MAX_REFUSALS):
             items = [_item(each) for each in refusals[first : first + MAX_REFUSALS]]
-            self.tell(client, {"refused": items} | ({} if batch is None else {"batch": batch}))
+            self.tell(client, {"refused": items} | more)
 
     def tell(self, client: str, message: dict[str, Any]) -> None:
         """Anything else."""
