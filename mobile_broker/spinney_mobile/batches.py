@@ -287,6 +287,8 @@ class Batches(Sending):
             self._pause(now, reason)
         elif batch not in self._flight.values() or len(batch.entries) > self.max_rows:
             return []  # it is under way again already
+        elif not any(map(self._box.log.holds, batch.entries)):
+            return []  # it was too large, which the reply's limit has told already
         elif len(batch.entries) > 1:
             self.max_rows = len(batch.entries) // 2
             self.window = 1

@@ -214,6 +214,18 @@ def test_a_refusal_that_names_no_batch_is_traced_to_its_row(bench: Bench) -> Non
     assert bench.left() == []
 
 
+def test_a_limit_that_comes_with_a_refusal_is_enough_to_go_on_at_once(bench: Bench) -> None:
+    publication = {"id": "m1:1:1", "n": 1, "text": "x" * 8_000}
+    bench.outbox.append([OutRecord(publication, 0, {})])
+    ((_, envelope),) = bench.go()
+    assert len(envelope["publications"]) == 1
+    bench.add(2)
+    reply = {"refused": [{"row": None, "reason": "a payload of 8100 bytes; the limit is 4096"}], "max_payload": 4096}
+    stored, refused = bench.batches.told(reply, bench.now)
+    assert (stored, [one.entry.id.sequence for one in refused]) == ([], [1])
+    assert bench.rows() == [[2]], "without a pause"
+
+
 def test_a_refusal_of_everything_loses_nothing_and_pauses_longer_and_longer(bench: Bench) -> None:
     """As when the user is not known to the cloud yet."""
     bench.add(1, 2, 3)

@@ -1,4 +1,7 @@
-"""The uplink by TLS: a real cloud with a CA of its own, those who must not trust it, and files that will not do."""
+"""The uplink by TLS: a real cloud with a CA of its own, those who must not trust it, and files that will not do.
+
+The same cloud takes small messages only, and refuses others as a whole, without a name.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from spinney_mobile.settings import Settings
 from spinney_mobile.uplink import access_of
 
 pytestmark = pytest.mark.slow
+LIMIT_BYTES = 4096
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="module")
 def cloud(certificates: Certificates) -> Iterator[Cloud]:
     options = ("--mqtt-tls-certificate", certificates.path("server"), "--mqtt-tls-key", certificates.key_path("server"))
-    with Cloud(certificates.path("ca").parents[1], *map(str, options), program=REAL).start() as cloud:
+    limit = ("--limits-payload", str(LIMIT_BYTES))
+    with Cloud(certificates.path("ca").parents[1], *map(str, options), *limit, program=REAL).start() as cloud:
         yield cloud
 
 
@@ -53,6 +58,30 @@ def test_with_the_right_authority_readings_are_stored(cloud: Cloud, certificates
             edge.send(1)
             await edge.drained()
             assert edge.uplink.counts.stored == 1
+
+    run(scenario())
+
+
+def test_a_whole_message_that_is_refused_is_halved_down_to_the_reading_that_is_why_and_all_others_are_stored(
+    cloud: Cloud, certificates: Certificates, tmp_path: Path
+) -> None:
+    """Where the cloud takes less than it said before: it says so with the refusal."""
+
+    async def scenario() -> None:
+        async with Secured(tmp_path, "127.0.0.1", cloud.port("MQTT"), certificates.path("ca")) as first:
+            first.send(999, "w1")
+            await first.drained()  # its first reply has told the limit; it will not be told for nothing again
+        before = Secured(tmp_path, "127.0.0.1", cloud.port("MQTT"), certificates.path("ca"))
+        before.outbox.open()
+        before.outbox.keep({"uplink:max-payload": b"100000"})
+        for number in range(120):
+            text = {"text": "x" * 2 * LIMIT_BYTES} if number in (0, 60) else {}
+            before.send(number, "w1", boot=2, **text)
+        before.outbox.close()
+        async with Secured(tmp_path, "127.0.0.1", cloud.port("MQTT"), certificates.path("ca")) as edge:
+            await edge.drained()
+            assert (edge.uplink.counts.stored, edge.uplink.counts.refused) == (118, 2)
+            assert edge.uplink.counts.resent == 0, "no time-out was waited for"
 
     run(scenario())
 
