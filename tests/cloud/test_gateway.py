@@ -107,7 +107,9 @@ def test_what_is_refused_is_told_counted_and_kept_and_the_rest_passes(
     run(test())
 
 
-def test_the_first_reply_says_how_large_a_payload_may_be(nats: NatsServer, tmp_path: Path) -> None:
+def test_the_first_reply_says_how_large_a_payload_may_be_and_so_does_a_refusal_for_its_size(
+    nats: NatsServer, tmp_path: Path
+) -> None:
     async def test() -> None:
         async with (
             ground(nats, tmp_path / "data", limits={"payload": 4096}) as made,
@@ -116,8 +118,10 @@ def test_the_first_reply_says_how_large_a_payload_may_be(nats: NatsServer, tmp_p
         ):
             await kit.publish(b"{}")
             assert (await kit.hears("stored"))["max_payload"] == 4096
-            await kit.publish(b'{"NO2":"%s"}' % (b"x" * 4096))
+            await kit.publish(b'{"source": 7}')
             assert "max_payload" not in await kit.hears("refused")
+            await kit.publish(b'{"NO2":"%s"}' % (b"x" * 4096))
+            assert (await kit.hears("refused"))["max_payload"] == 4096
             assert "4096" in kit.told[-1]["refused"][0]["reason"]
 
     run(test())
