@@ -120,6 +120,7 @@ def test_the_first_reply_says_how_large_a_payload_may_be_and_so_does_a_refusal_f
             assert (await kit.hears("stored"))["max_payload"] == 4096
             await kit.publish(b'{"source": 7}')
             assert "max_payload" not in await kit.hears("refused")
+            kit.told.clear()
             await kit.publish(b'{"NO2":"%s"}' % (b"x" * 4096))
             assert (await kit.hears("refused"))["max_payload"] == 4096
             assert "4096" in kit.told[-1]["refused"][0]["reason"]
