@@ -193,11 +193,7 @@ class _Compiler:
         (kind,) = kinds
         if kind not in _kinds(condition.operand):
             return _unknown()
-        operand = self.value(condition.operand, kind)
-        if kind is str:
-            return operand.isin(constants)
-        # a list of doubles is looked up by their bits, of which zero has two
-        return (operand + F.lit(0.0)).isin([float(constant) + 0.0 for constant in constants])
+        return self.value(condition.operand, kind).isin(constants)
 
     def _like(self, condition: Like) -> Column:
         if condition.fold_pattern:
