@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from .data_dir import DataDirError, NotRunning, ask
 from .setting_types import expected, help_of, shown
 
 DONE, FAILED, USAGE_ERROR = 0, 1, 2
+INTERRUPTED: Final = 128 + signal.SIGINT
+LONGEST_SCAN_SECONDS: Final = 3600.0
 SERVICE_DATA: Final = Path("/var/lib/spinney-mobile")
 """Where the system's unit has its data."""
 
@@ -76,6 +79,8 @@ def main(arguments: list[str]) -> int:
         remedy = "install the extra: pip install 'spinney[mobile]'"
         print(f"spinney mobile {name}: {error.name} is not installed; {remedy}", file=sys.stderr)
         return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 # ---- what all commands share ------------------------------------------------------------------------------------
@@ -197,6 +202,8 @@ def seen(arguments: list[str]) -> int:
     command.parser.add_argument("--scan", action="store_true", help="scan, even if a broker runs that could be asked")
     command.parser.add_argument("--json", action="store_true", help="as JSON")
     options, reread = command.parse(arguments)
+    if not 0 < options.seconds <= LONGEST_SCAN_SECONDS:
+        raise ConfigurationError([f"--seconds: expected a number above 0, up to {LONGEST_SCAN_SECONDS:g}"])
     configuration = reread()
     from . import listing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from clouds import Cloud, wait_until
-from mobile_kit import Mobile, command
+from mobile_kit import PROGRAM, Mobile, command
 
 from spinney import Publisher, Subscriber
 from spinney_mobile.data_dir import ask
@@ -252,6 +253,24 @@ def test_seen_says_which_acquirer_fails_and_lists_what_others_hear(tmp_path: Pat
     assert "ttyUSB7" in done.stderr
     assert "no topics" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_scan_that_is_interrupted_ends_at_once_without_a_word(tmp_path: Path) -> None:
+    command_line = [*PROGRAM, "seen", "--scan", "--seconds", "600", "--data", str(tmp_path)]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as scanning:
+        assert scanning.stderr is not None
+        assert "scanning for 600 s" in scanning.stderr.readline()
+        scanning.send_signal(signal.SIGINT)
+        _, said = scanning.communicate(timeout=60)
+    assert scanning.returncode == 130
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan", "1e9"])
+def test_a_scan_takes_some_time_and_ends(tmp_path: Path, seconds: str) -> None:
+    done = command("seen", "--seconds", seconds, "--data", str(tmp_path))
+    assert done.returncode == 2
+    assert "--seconds: expected a number above 0" in done.stderr
 
 
 def test_a_broken_configuration_ends_with_2_and_names_every_mistake(tmp_path: Path) -> None:

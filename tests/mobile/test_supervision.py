@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -139,3 +141,28 @@ def test_added_before_the_start_or_removed_from_none() -> None:
             acquirers.add(good)
 
     clock.run(main())
+
+
+def test_the_same_failure_is_logged_once_until_it_hears_again(caplog: pytest.LogCaptureFixture) -> None:
+    def play(sink: Sink, start: int) -> None:
+        if start == 5:
+            hears(sink, start)
+        raise AcquirerError("no cable" if start < 9 else "no port", "plug one in")
+
+    with caplog.at_level(logging.INFO):
+        on(Odd("bad", play), seconds=600, then=lambda _: None)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "bad: no cable: plug one in", "bad: hears again", "bad: no cable: plug one in", "bad: no port: plug one in"
+    ]  # fmt: skip
+
+
+def test_one_that_fails_just_when_it_is_ended_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+    def play(_sink: Sink, _start: int) -> None:
+        (tending,) = (task for task in asyncio.all_tasks() if task.get_name() == "acquirer bad")
+        tending.cancel()
+        raise AcquirerError("no cable")
+
+    on(Odd("bad", play), seconds=1, then=lambda _: None)
+    gc.collect()
+    assert "never retrieved" not in caplog.text

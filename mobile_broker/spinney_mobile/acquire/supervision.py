@@ -33,6 +33,8 @@ class _Kept(Sink):
     count: int = 0
     last: float | None = None
     error: str | None = None
+    said: str | None = None
+    """The error that has been logged; None once it hears again."""
     over: bool = False
     """It has heard all that there was: a file that was replayed."""
     task: asyncio.Task[None] | None = None
@@ -49,7 +51,9 @@ class _Kept(Sink):
     def _note(self) -> None:
         self.count += 1
         self.last = self.clock()
-        self.error = None
+        if self.error is not None:
+            logger.info("%s: hears again", self.acquirer.name)
+            self.error = self.said = None
 
     def status(self, silent_seconds: float) -> AcquirerStatus:
         newest = self.started if self.last is None else self.last
@@ -127,14 +131,22 @@ class Acquirers:
             if error is None:
                 kept.over = True
                 return
+            self._say(kept, error)
             kept.error = _words(error)
-            level = logging.WARNING if isinstance(error, AcquirerError) else logging.ERROR
-            logger.log(level, "%s: %s", kept.acquirer.name, kept.error, exc_info=_unexpected(error))
             retry_seconds = FIRST_RETRY_SECONDS if kept.count > before else retry_seconds
             kept.retry.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(kept.retry.wait(), retry_seconds)
             retry_seconds = min(2 * retry_seconds, LAST_RETRY_SECONDS)
+
+    @staticmethod
+    def _say(kept: _Kept, error: BaseException) -> None:
+        """Once, however often it fails in the same way."""
+        words = _words(error)
+        level = logging.WARNING if isinstance(error, AcquirerError) else logging.ERROR
+        level = logging.DEBUG if words == kept.said else level
+        logger.log(level, "%s: %s", kept.acquirer.name, words, exc_info=_unexpected(error))
+        kept.said = words
 
 
 async def _outcome(kept: _Kept) -> BaseException | None:
@@ -146,6 +158,8 @@ async def _outcome(kept: _Kept) -> BaseException | None:
         if not run.done():
             run.cancel()
             await asyncio.wait([run])
+        elif not run.cancelled():
+            run.exception()  # we may have been cancelled meanwhile: then nobody else asks for it
     return asyncio.CancelledError("cancelled from within") if run.cancelled() else run.exception()
 
 
