@@ -273,7 +273,7 @@ class Stub:
     def __init__(self, *, fails: str = "") -> None:
         self.stopped = threading.Event()
         self.fails = fails
-        self.begun = False
+        self.begun = self.forgotten = False
 
     def start(self) -> None:
         self.begun = True
@@ -283,7 +283,7 @@ class Stub:
     def wait(self) -> None:
         if self.fails == "wait":
             raise IngestError("cannot go on")
-        self.stopped.wait(60)
+        self.forgotten = not self.stopped.wait(60)
 
     def stop(self) -> None:
         self.stopped.set()
@@ -298,6 +298,7 @@ def test_the_trouble_of_one_part_ends_all(tmp_path: Path, nats: NatsServer, fail
         run._live_all(parts[:2], parts[2:])
     assert not run.working
     assert all(part.stopped.is_set() for part in parts if part.begun and part is not parts[who])
+    assert not any(part.forgotten for part in parts)
 
 
 def test_what_is_stopped_before_it_began_does_not_begin(tmp_path: Path, nats: NatsServer) -> None:
