@@ -12,13 +12,14 @@ from typing import Any
 
 import pyspark
 import pytest
-import yaml
 from kit import city, make_log, put
 from servers import NatsServer, free_ports
 
 from spinney_cloud.pipeline import command
 from spinney_cloud.pipeline.lake import Lake
 from spinney_cloud.pipeline.running_cluster import CLASSES
+
+yaml = pytest.importorskip("yaml", reason="needs PyYAML")
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cloud/kubernetes"
