@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import random
@@ -15,20 +16,23 @@ import h3
 import numpy as np
 import orjson
 import pytest
-from kit import publications, wait_until
+from kit import make_log, publications, server_of, wait_until
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from replay_kit import Entry, lake_of
+from servers import NatsServer
 
 from spinney import parse
 from spinney_cloud.density import Density
+from spinney_cloud.names import SUBSCRIPTIONS
+from spinney_cloud.nats_log import NatsLog
 from spinney_cloud.pipeline import windows as windows_module
 from spinney_cloud.pipeline.lake import LakeError
 from spinney_cloud.pipeline.windows import WINDOWS, WindowPlan, Windows, Written
 from spinney_cloud.pipeline.windows_gaps import gaps
 from spinney_cloud.pipeline.windows_part import WindowsPart
 from spinney_cloud.pipeline.windows_rows import parent
-from spinney_cloud.pipeline.windows_wanted import types_of, wanted_densities
+from spinney_cloud.pipeline.windows_wanted import Densities, types_of, wanted_densities
 from spinney_cloud.records import Tick
 from spinney_cloud.subscriptions import StoredSubscription, form_of
 
@@ -264,12 +268,35 @@ def test_the_types_that_a_filter_names() -> None:
     assert types_of(parse("x > 1").filter) == [None]
 
 
+def test_what_is_asked_for_is_followed(nats: NatsServer) -> None:
+    make_log(nats)
+    densities = Densities(server_of(nats))
+    dense = stored("type = 'air'", {"per_cell": 1, "cell": 8, "every": "5m"})
+
+    def change(*values: tuple[str, bytes | None]) -> None:
+        async def put() -> None:
+            async with await NatsLog.connect(nats.endpoints(), name="test") as log:
+                for key, value in values:
+                    bucket = log.bucket(SUBSCRIPTIONS)
+                    await (bucket.delete(key) if value is None else bucket.put(key, value))
+
+        asyncio.run(put())
+
+    assert densities.read() == {}
+    change(("1.default.ana.s", dense.encode()), ("3.a.b.c", b"junk"))
+    change(("2.default.ana.t", stored("x > 1", None).encode()))
+    assert densities.read() == densities.read() == {"air": Density(1, 8, 300.0)}
+    change(("1.default.ana.s", None))
+    assert densities.read() == {}
+
+
 # ---- as a part of a pipeline
 
 
 def test_a_part_keeps_up_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     log = City(4).make(60)
-    part = WindowsPart(spark, lake_of(tmp_path, log[:40]), WindowPlan((3_600,), DELAY), every_seconds=0.01)
+    wanted: dict[str | None, Density] = {None: Density(1, 8, 3_600.0)}
+    part = WindowsPart(spark, lake_of(tmp_path, log[:40]), WindowPlan((3_600,), DELAY), 0.01, lambda: wanted)
     part.start()
     running = threading.Thread(target=part.wait)
     running.start()
@@ -282,3 +309,4 @@ def test_a_part_keeps_up_until_it_is_stopped(spark: SparkSession, tmp_path: Path
         part.stop()
         running.join()
     assert_is(rows_of(lake), expected(log, (3_600,)))
+    assert {row["coverage"] for row in rows_of(lake).values()} == {1.0}

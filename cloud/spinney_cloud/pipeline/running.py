@@ -29,6 +29,7 @@ from .session import CORES, HEAP, is_local, is_submitted, prepare, session
 from .state import Limits as StateLimits
 from .subscriptions import Where
 from .windows_part import WindowsPart
+from .windows_wanted import Densities
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +184,7 @@ class Run:
                 parts.append(matching)
             helpers: list[Part] = [self.maintenance]
             if job.windows:
-                self.windows = WindowsPart(spark, job.open_lake())
+                self.windows = WindowsPart(spark, job.open_lake(), wanted=Densities(job.plan.server).read)
                 helpers.append(self.windows)
             self._live_all(parts, helpers)
             if job.plan.once and not self.told_to_stop:

@@ -11,10 +11,11 @@ and days. They are in the lake's table `windows`.
   attribute) has readings and lies at most GAPS windows before. A late reading ends a gap, and may begin others.
 - Coverage is the part of what was asked for (`density` of subscriptions) that there is: the mean over the window's
   slots of `every`, or the window itself if that is shorter, of how many of the wanted sources were heard, at most 1.
+  What was asked for is what is asked for when the window is written.
 
-So the table is a pure function of the observations up to a record of the log, which it names as its transaction version
-(one for each length): a step that is killed has done nothing, and one that is done again does nothing. Means are sums
-of doubles in no fixed order: their last digits may differ.
+So the table is otherwise a pure function of the observations up to a record of the log, which it names as its
+transaction version (one for each length): a step that is killed has done nothing, and one that is done again does
+nothing. Means are sums of doubles in no fixed order: their last digits may differ.
 """
 
 # pyright: reportAttributeAccessIssue=false

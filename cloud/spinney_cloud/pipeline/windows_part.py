@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
+from ..density import Density
 from .lake import Lake
 from .windows import WindowPlan, Windows
 
@@ -35,9 +37,16 @@ class WindowsPart:
     """Keeps the windows up with the lake. `start`, then `wait` until `stop` is called, from anywhere."""
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, plan: WindowPlan | None = None, every_seconds: float = EVERY_SECONDS
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        plan: WindowPlan | None = None,
+        every_seconds: float = EVERY_SECONDS,
+        wanted: Callable[[], Mapping[str | None, Density]] | None = None,
     ) -> None:
+        """`wanted`: asked before each step what coverage is measured against (see windows_wanted)."""
         self.done = WindowsDone()
+        self._wanted = wanted
         self._windows = Windows(spark, lake.again(), plan)
         self._every = every_seconds
         self._stopping = threading.Event()
@@ -58,6 +67,8 @@ class WindowsPart:
     def step(self) -> None:
         """One, counted."""
         began = time.monotonic()
+        if self._wanted is not None:
+            self._windows.plan = replace(self._windows.plan, wanted=self._wanted())
         for written in self._windows.step():
             self.done.windows += written.windows
             self.done.gaps += written.gaps

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from spinney import feed
 from spinney.cases import cases_of
 from spinney.expression import Filter
 
+from ..bucket import stream_of
 from ..density import Density, read_density
-from ..subscriptions import StoredSubscription
+from ..log_errors import LogError
+from ..names import SUBSCRIPTIONS
+from ..subscriptions import StoredSubscription, StoredSubscriptionError
+from .direct_get import DirectGet, LogServer
+
+logger = logging.getLogger(__name__)
 
 MAX_TYPES = 100
 """That one filter names."""
+RETRY_SECONDS = 10.0
+"""How long the log's server may be away before windows are written without having asked it again."""
+
+
+class Densities:
+    """What is asked for now, as the bucket of subscriptions has it; of a change only what is new is read."""
+
+    def __init__(self, server: LogServer) -> None:
+        self._server = server
+        self._at = 0
+        self._asking: dict[str, StoredSubscription] = {}
+
+    def read(self) -> dict[str | None, Density]:
+        """By type. What was known last, if the server does not answer."""
+        try:
+            with DirectGet(self._server.endpoints(), retry_seconds=RETRY_SECONDS) as log:
+                self._follow(log)
+        except LogError as error:
+            logger.warning("what subscriptions ask for is as it was: %s", error)
+        return wanted_densities(self._asking.values())
+
+    def _follow(self, log: DirectGet) -> None:
+        stream = stream_of(SUBSCRIPTIONS)
+        last = log.bounds(stream).last
+        for message in log.range(stream, self._at + 1, last):
+            self._take(message.subject, message.data)
+        self._at = last
+
+    def _take(self, key: str, data: bytes) -> None:
+        """A value, or nothing for a key that was deleted."""
+        self._asking.pop(key, None)
+        try:
+            one = StoredSubscription.decode(data) if data else None
+        except StoredSubscriptionError:  # the coordinator's to say
+            return
+        if one is not None and one.options.get("density") is not None:
+            self._asking[key] = one
 
 
 def wanted_densities(subscriptions: Iterable[StoredSubscription]) -> dict[str | None, Density]:
