@@ -157,7 +157,7 @@ def _broker(running: Mapping[str, Any] | None) -> Iterator[Finding]:
     yield Finding("running", "good", f"{running['name']}, version {running['version']}")
     for one in running["acquirers"]:
         if one["error"] is not None:
-            yield Finding(f"running {one['name']}", "bad", one["error"])
+            yield Finding(f"running {one['name']}", "bad" if one["state"] == "failed" else "note", one["error"])
 
 
 def _bluetooth(platform: str) -> Iterator[Finding]:

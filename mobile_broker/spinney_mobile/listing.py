@@ -10,7 +10,7 @@ from typing import Any, Final
 from .acquire import Acquirers, made, make, name_of
 from .decode import Registry
 from .devices import DeviceTable
-from .pages import ago, named, place, shown, size
+from .pages import ago, named, place, shown, since, size
 from .samples import Heard, Sample
 from .settings import AcquireMotes, Settings
 
@@ -71,7 +71,7 @@ def summary(status: Mapping[str, Any]) -> str:
 def _summary(status: Mapping[str, Any]) -> Iterator[str]:
     uplink, outbox, counts, now = status["uplink"], status["outbox"], status["counts"], status["now"]
     yield f"{status['name']}, version {status['version']}, running for {ago(now - status['started'])}"
-    yield "cloud      " + ("connected" if uplink["connected"] else f"not connected: {uplink['error']}")
+    yield f"cloud      {_cloud(uplink)}"
     waiting = f"{outbox['records']:,} readings wait, {size(outbox['bytes'])}"
     if status["place"]:
         yield f"place      {place(status['place'])}"
@@ -81,7 +81,7 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         yield "private    " + ", ".join(f"{count:,} by {name}" for name, count in status["suppressed"].items())
     yield f"wanted     {len(status['filters']):,} active filters"
     for each in status["acquirers"]:
-        last = f", last {ago(now - each['last_heard'])} ago" if each["last_heard"] else ""
+        last = f", last {since(now - each['last_heard'])}" if each["last_heard"] else ""
         problem = f": {each['error']}" if each["error"] else ""
         yield f"{each['name']:<10} {each['state']}, {each['heard']:,} heard{last}{problem}"
     rows = [
@@ -92,9 +92,17 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"\n{table([('source', 'heard', 'values'), *rows])}"
 
 
+def _cloud(uplink: Mapping[str, Any]) -> str:
+    if uplink["cloud"] is None:
+        return "none is set: everything stays here"
+    return f"connected to {uplink['cloud']}" if uplink["connected"] else f"not connected: {uplink['error']}"
+
+
 def saved(status: Mapping[str, Any]) -> str:
     """What was sent, and what demand-driven sending spares or would spare."""
     counts = status["counts"]
+    if status["uplink"]["cloud"] is None:
+        return "none sent"
     sent, spared = counts.get("sent", 0), counts.get("spared", 0)
     if status["send"] != "all":
         return f"{sent:,} sent, {spared:,} spared ({size(counts.get('bytes_spared', 0))})"

@@ -32,6 +32,12 @@ def named(source: Mapping[str, Any]) -> str:
     return source["name"] if called in (None, "", source["name"], source["address"]) else f"{source['name']} ({called})"
 
 
+def since(seconds: float) -> str:
+    """How long ago, in one unit."""
+    text = ago(seconds)
+    return text if text == "now" else f"{text} ago"
+
+
 def size(count: float) -> str:
     """Bytes."""
     for unit in ("B", "kB", "MB"):

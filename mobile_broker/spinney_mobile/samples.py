@@ -102,6 +102,8 @@ class Acquirer(ABC):
     """Unique among the acquirers, and how settings, metrics and pages call it."""
     may_be_silent: bool = False
     """That nothing comes is no sign that anything is wrong."""
+    error: str | None = None
+    """What was wrong with what it heard last, while it goes on."""
 
     @abstractmethod
     async def run(self, sink: Sink) -> None:

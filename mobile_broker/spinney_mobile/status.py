@@ -71,6 +71,8 @@ class UplinkStatus:
     error: str | None
     since: float | None
     """When it was connected, or lost."""
+    cloud: str | None = None
+    """Where it leads; None: there is no cloud, and all stays here."""
 
 
 @dataclass(slots=True)

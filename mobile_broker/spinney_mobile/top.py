@@ -139,6 +139,8 @@ def head(status: Mapping[str, Any]) -> str:
     link = (
         "[green]cloud connected[/]" if uplink["connected"] else f"[yellow]no cloud[/] {escape(uplink['error'] or '')}"
     )
+    if uplink["cloud"] is None:
+        link = "no cloud: all stays here"
     sent, spared = counts.get("sent", 0), counts.get("spared", 0)
     if status["send"] == "all":
         share = f" ({counts.get('unneeded', 0) / sent:.0%} of them not needed)" if sent else ""
@@ -146,6 +148,8 @@ def head(status: Mapping[str, Any]) -> str:
     else:
         share = f" ({spared / (sent + spared):.0%})" if sent + spared else ""
         became = f"sent {sent:,}  spared {spared:,}{share}"
+    if uplink["cloud"] is None:
+        became = f"heard {counts.get('sampled', 0):,}"
     waiting = f"waiting {outbox['records']:,} ({size(outbox['bytes'])})"
     dropped = f"  [red]dropped {outbox['dropped']:,}[/]" if outbox["dropped"] else ""
     up = ago(status["now"] - status["started"]) + (f"  at {place(status['place'])}" if status["place"] else "")

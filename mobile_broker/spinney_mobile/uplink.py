@@ -179,7 +179,7 @@ class Uplink:
     def status(self) -> UplinkStatus:
         """For pages."""
         error = self._error if not self.connected else self._batches.why or self._presence.error
-        return UplinkStatus(self.connected, self._activations.have, error, self._since)
+        return UplinkStatus(self.connected, self._activations.have, error, self._since, str(self._access.server))
 
     def _appended(self, entries: Sequence[Entry]) -> None:
         now = time.monotonic()

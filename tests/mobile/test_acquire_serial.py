@@ -56,13 +56,18 @@ def played(
 
 
 def test_lines_of_json(tmp_path: Path) -> None:
-    async def play(kept: Kept, acquirer: SerialLines, _acquirers: Acquirers, plug: Plug) -> None:
+    async def play(kept: Kept, acquirer: SerialLines, acquirers: Acquirers, plug: Plug) -> None:
         plug.send('alf of a line}\n{"temp": 21.5}\r\n\n[1]\n{"source": "shed", "t')
         await kept.until(lambda: kept.heards)
         plug.send('emp": 3}\n')
         await kept.until(lambda: len(kept.heards) == 2)
         assert acquirer.counts == {"opened": 1, "lines": 5, "bad lines": 2}
+        assert acquirer.error is None, "the last one was fine"
+        plug.send("7\n")
+        await until(lambda: acquirer.counts["bad lines"] == 3)
         assert "no object" in str(acquirer.health()["error"])
+        (status,) = acquirers.status()
+        assert (status.state, status.error) == ("hearing", f"what came last cannot be read: {acquirer.error}")
 
     assert played(tmp_path, play) == [
         ("serial:ttyUSB0", {"temp": 21.5}),

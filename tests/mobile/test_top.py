@@ -84,7 +84,7 @@ def test_the_order_of_the_sources_can_be_changed() -> None:
     async def then(app: Top, pilot: Pilot[None]) -> None:
         table = app.query_one("#table", DataTable)
         await until(pilot, lambda: table.row_count == 2)
-        assert str(table.get_row_at(0)[0]) == "mote-7"
+        assert str(table.get_row_at(0)[0]) == "mote-7 (hut)"
         await pilot.press("o")
         await until(pilot, lambda: str(table.get_row_at(0)[0]).startswith("window"))
 
@@ -131,12 +131,21 @@ def test_what_others_write_is_no_markup() -> None:
 
 def test_the_head_says_what_would_have_been_saved() -> None:
     status = picture(
-        send="all", counts={"sent": 200, "unneeded": 150}, uplink=UplinkStatus(False, None, "no [way]", None)
+        send="all",
+        counts={"sent": 200, "unneeded": 150},
+        uplink=UplinkStatus(False, None, "no [way]", None, "mqtt://c:1"),
     )
     text = head(status.to_json())
     assert "sent 200 (75% of them not needed)" in text
     assert "no cloud" in text
     assert "\\[way]" in text
+
+
+def test_without_a_cloud_the_head_says_so_and_nothing_of_sending() -> None:
+    text = head(picture(uplink=UplinkStatus(False, None, "no cloud is set", None)).to_json())
+    assert "no cloud: all stays here" in text
+    assert "heard 1,000" in text
+    assert "sent" not in text
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def picture(**more: Any) -> Status:
             ),
         ],
         "filters": [FilterStatus("ab", "state", "WHEN NO2 > 40 UNTIL NO2 <= 30", 3, 1, True)],
-        "uplink": UplinkStatus(True, 5, None, NOW - 60),
+        "uplink": UplinkStatus(True, 5, None, NOW - 60, "mqtt://cloud:1883"),
         "outbox": OutboxStatus(3, 420, NOW - 5, 0, 1 << 26),
         "counts": {"sampled": 1000, "sent": 100, "spared": 900, "bytes_spared": 90_000},
         "suppressed": {"night": 4},
@@ -169,6 +169,9 @@ def test_a_browser_draws_what_the_broker_says_and_asks_nobody_else(served: Serve
         served.source.picture = picture(send="all", counts={"sent": 10, "unneeded": 7}, sources=[])
         wait_until(lambda: "would have saved 70 %" in browser.text(), "the next picture")
         assert "Nothing has been heard yet." in browser.text()
+        served.source.picture = picture(uplink=UplinkStatus(False, None, "no cloud is set", None))
+        wait_until(lambda: "no cloud: everything stays here" in browser.text(), "the picture without a cloud")
+        assert "spared" not in browser.text()
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import glob
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +29,7 @@ class SerialLines(Acquirer):
         self.counts: Counter[str] = Counter()
         """Times that it was opened, lines, bad lines, and lines too long."""
         self.error: str | None = None
-        """What was wrong with the last bad line."""
+        """What was wrong with the last line, if anything."""
         self._settings = settings
         self._clock = clock
 
@@ -54,7 +55,7 @@ class SerialLines(Acquirer):
         try:
             return Serial(port, self._settings.baud, timeout=0, exclusive=True)
         except SerialException as error:
-            raise AcquirerError(f"{port}: {error.strerror or error}", _remedy(error.errno)) from None
+            raise AcquirerError(f"{port}: {_reason(error)}", _remedy(error.errno)) from None
 
     def _find(self) -> str:
         """The port, or the first that fits a pattern such as /dev/serial/by-id/*."""
@@ -74,6 +75,7 @@ class SerialLines(Acquirer):
             self.counts["bad lines"] += 1
             self.error = str(error)
             return
+        self.error = None
         if values:
             told = values.get("source")
             source = told if isinstance(told, str) and told else self._settings.source or self.name
@@ -113,6 +115,11 @@ class _Port:
         if len(self._rest) > MAX_HEARD_BYTES:
             self._acquirer.counts["too long"] += not self._is_too_long
             self._rest, self._is_too_long = b"", True
+
+
+def _reason(error: OSError) -> str:
+    """Without the port's name, which pyserial says twice."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _remedy(number: int | None) -> str:

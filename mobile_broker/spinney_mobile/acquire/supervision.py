@@ -64,7 +64,7 @@ class _Kept(Sink):
         else:
             is_silent = self.clock() - newest > silent_seconds and not self.acquirer.may_be_silent
             state = "silent" if is_silent else "hearing"
-        return AcquirerStatus(self.acquirer.name, state, self.last, self.count, self.error)
+        return AcquirerStatus(self.acquirer.name, state, self.last, self.count, self.error or _complaint(self.acquirer))
 
 
 class Acquirers:
@@ -147,6 +147,11 @@ class Acquirers:
         level = logging.DEBUG if words == kept.said else level
         logger.log(level, "%s: %s", kept.acquirer.name, words, exc_info=_unexpected(error))
         kept.said = words
+
+
+def _complaint(acquirer: Acquirer) -> str | None:
+    """Of one that hears, and cannot make anything of it."""
+    return None if acquirer.error is None else f"what came last cannot be read: {acquirer.error}"
 
 
 async def _outcome(kept: _Kept) -> BaseException | None:

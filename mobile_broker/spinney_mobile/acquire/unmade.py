@@ -18,6 +18,11 @@ class Unmade(Acquirer):
         self._make = make
         self._made: Acquirer | None = None
 
+    @property
+    def error(self) -> str | None:  # type: ignore[override]  # what others have as a variable
+        """Of what was made at last."""
+        return None if self._made is None else self._made.error
+
     async def run(self, sink: Sink) -> None:
         self._made = self._make()
         await self._made.run(sink)
