@@ -50,7 +50,7 @@ def test_each_reads_it_in_two_lines(
 ) -> None:
     code = READERS[reader]
     assert len(code.splitlines()) == 2
-    run(code, here, spark)
+    run(READERS["all of them"] + code, here, spark)
     assert re.search(said, capsys.readouterr().out)
 
 
