@@ -157,6 +157,7 @@ def test_a_browser_draws_what_the_broker_says_and_asks_nobody_else(served: Serve
                 "-61 dBm",
                 "83 %",
                 "alarm",
+                "NO2 57",
                 "failed: gone",
                 "mote-7 (hut)",
                 "NO2 57, at 45.8150, 15.9770",
@@ -185,6 +186,8 @@ def test_the_page_fits_a_phone_in_light_and_dark(served: Served, tmp_path: Path)
             wait_until(lambda: "mote-7" in browser.text(), "the sources")
             browser.screenshot(tmp_path / f"{scheme}.png", 390, 844)
             assert browser.value("document.documentElement.scrollWidth") <= 390
+            sections = "[...document.querySelectorAll('section')]"
+            assert browser.value(f"{sections}.every((each) => each.scrollWidth <= each.clientWidth)"), "no sideways"
             colours.add(browser.value("getComputedStyle(document.body).backgroundColor"))
         assert len(colours) == 2
 
