@@ -178,6 +178,9 @@ def test_a_browser_draws_what_the_broker_says_and_asks_nobody_else(served: Serve
 @pytest.mark.slow
 @pytest.mark.needs("chromium")
 def test_the_page_fits_a_phone_in_light_and_dark(served: Served, tmp_path: Path) -> None:
+    name = "serial:usb-Silicon_Labs_CP2102_USB_to_UART_Bridge_Controller_0001-if00-port0"
+    failed = AcquirerStatus(name, "failed", None, 0, "/dev/serial/by-id/...: No such file or directory")
+    served.source.picture = picture(acquirers=[failed])
     with Browser(tmp_path) as browser:
         colours = set()
         for scheme in ("light", "dark"):
