@@ -80,19 +80,19 @@ class MobileBroker:
                 self.state.pop(key, None)
             else:
                 self.state[key] = value
-        if records:
-            epoch = records[0].epoch
-            self.journal.append(Entry(None, epoch, frozenset(), list(records)))
+        if not records:
+            return
+        last = self.journal[-1] if self.journal else None
+        publication = records[0].publication
+        if last and last.taken and not last.records and publication and publication["id"] == str(last.taken.id):
+            last.records = list(records)
+        else:
+            self.journal.append(Entry(None, records[0].epoch, frozenset(), list(records)))
 
     def taken(self, taken: Taken) -> None:
-        """The reading whose record, if it has one, came just now."""
-        last = self.journal[-1] if self.journal else None
-        mine = last is not None and last.taken is None and last.records[0].publication is not None
+        """A reading; its record, if it has one, comes next."""
         epoch = self.leases.epoch(taken.id.source)
-        entry = Entry(taken, epoch, frozenset(self.started))
-        if mine and last is not None and last.records[0].publication["id"] == str(taken.id):  # type: ignore[index]  # `mine` says that there is one
-            entry.records = self.journal.pop().records
-        self.journal.append(entry)
+        self.journal.append(Entry(taken, epoch, frozenset(self.started)))
 
     def tell_leases(self, leases: Sequence[Mapping[str, Any]]) -> None:
         """Who owns what now."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spinney_cloud.certs import Certificates
 from spinney_mobile import dead_letters as dead_letters_module
 from spinney_mobile.dead_letters import MAX_REASONS, MAX_SHOWN, DeadLetters
 from spinney_mobile.leases import Leases
@@ -19,16 +20,17 @@ from spinney_mobile.uplink import access_of
 def test_how_it_gets_in_follows_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("s3cret \r\nof the cloud\n")
-    cloud = Cloud(url="mqtts://cloud.example", user="b1", password_file=file, ca=tmp_path / "ca")
+    ca = Certificates(tmp_path).make_ca()
+    cloud = Cloud(url="mqtts://cloud.example", user="b1", password_file=file, ca=ca)
     access = access_of(Settings(cloud=cloud))
     assert access is not None
     assert (access.name, access.user, access.password) == ("b1", "b1", "s3cret ")
-    assert (str(access.server), access.ca) == ("mqtts://cloud.example:8883", tmp_path / "ca")
+    assert (str(access.server), access.ca) == ("mqtts://cloud.example:8883", ca)
     assert access_of(Settings(name="b2", cloud=Cloud(url=None))) is None
     anonymous = access_of(Settings(name="b2"))
     assert anonymous is not None
     assert (anonymous.name, anonymous.user) == ("b2", None)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match=r"cloud\.password_file .*gone: No such file"):
         access_of(Settings(cloud=replace(cloud, password_file=tmp_path / "gone")))
 
 

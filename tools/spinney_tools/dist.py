@@ -31,6 +31,10 @@ assert (native.core() is not None) == (sys.argv[1] == "core"), "the C core is no
 """Run in an empty environment; its argument says whether the wheel has the core."""
 
 
+_LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "SPINNEY_REQUIRE_NATIVE")
+"""Of the environment: what is built and tried stands alone, in pure Python too."""
+
+
 class DistError(Exception):
     """What could not be made, and what the tool that was to make it said."""
 
@@ -158,7 +162,7 @@ def replace(target: Path, new: Path) -> None:
 
 def run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> str:
     """Runs a program; what it said is in the error if it fails. Nothing of the clone's Python is seen by it."""
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    clean = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     done = subprocess.run(
         command,
         cwd=folder,
