@@ -155,6 +155,8 @@ def _broker(running: Mapping[str, Any] | None) -> Iterator[Finding]:
     if running is None:
         return
     yield Finding("running", "good", f"{running['name']}, version {running['version']}")
+    for problem in running["problems"]:
+        yield Finding("running", "bad", problem)
     for one in running["acquirers"]:
         if one["error"] is not None:
             yield Finding(f"running {one['name']}", "bad" if one["state"] == "failed" else "note", one["error"])

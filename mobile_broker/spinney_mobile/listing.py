@@ -77,6 +77,8 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"place      {place(status['place'])}"
     yield f"outbox     {waiting}" + (f", {outbox['dropped']:,} were dropped" if outbox["dropped"] else "")
     yield f"readings   {counts.get('sampled', 0):,} heard, {saved(status)}"
+    for problem in status["problems"]:
+        yield f"problem    {problem}"
     if status["suppressed"]:
         yield "private    " + ", ".join(f"{count:,} by {name}" for name, count in status["suppressed"].items())
     yield f"wanted     {len(status['filters']):,} active filters"

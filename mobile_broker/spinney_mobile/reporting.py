@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
@@ -39,8 +39,22 @@ def status_of(broker: Broker, now: float) -> Status:
         counts=_counts(broker),
         suppressed=dict(broker.rules.suppressed),
         notifications=broker.notifications(),
+        decoders=broker.devices.registry.status(),
+        problems=list(_problems(broker)),
         send=broker.settings.send,
     )
+
+
+def _problems(broker: Broker) -> Iterator[str]:
+    if broker.whereabouts.error is not None:
+        yield f"place: {broker.whereabouts.error}"
+    if broker.outbox.error is not None:
+        yield f"outbox: {broker.outbox.error}; readings are kept in memory until it can be written"
+    if broker.watchdog.error is not None:
+        yield f"watchdog: {broker.watchdog.error}"
+    for one in broker.devices.registry.status():
+        if one["error"] is not None:
+            yield f"decoder {one['name']}: {one['error']}" + (" (switched off)" if one["state"] == "off" else "")
 
 
 def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
@@ -86,6 +100,10 @@ def _counts(broker: Broker) -> dict[str, int]:
         "sources_refused": broker.announcer.counts["refused"],
         "valid_dropped": broker.taking.valid.dropped,
         "strays": broker.decider.strays,
+        "activation_gaps": broker.activations.gaps,
+        "activation_repeats": broker.activations.repeated,
+        "activation_unreadable": broker.activations.unreadable,
+        **{f"watchdog_{name.replace(' ', '_')}": count for name, count in broker.watchdog.counts.items()},
         "place_refused": broker.whereabouts.refused,
     }
 

@@ -214,6 +214,7 @@ class Running:
             counts["local_notifications"] = self._local.subscriptions.told
             counts["local_valid_dropped"] = self._local.subscriptions.valid.dropped
         if self._home is not None:
+            status.problems += [] if self._home.error is None else [f"Home Assistant: {self._home.error}"]
             counts |= {f"home_assistant_{name.replace(' ', '_')}": n for name, n in self._home.counts.items()}
         status.counts = counts
         return status

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from spinney.expression import Value
@@ -104,6 +105,8 @@ class Acquirer(ABC):
     """That nothing comes is no sign that anything is wrong."""
     error: str | None = None
     """What was wrong with what it heard last, while it goes on."""
+    counts: Mapping[str, int] = MappingProxyType({})
+    """What it has heard, and what it had to leave out."""
 
     @abstractmethod
     async def run(self, sink: Sink) -> None:

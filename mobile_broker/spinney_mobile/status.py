@@ -5,7 +5,7 @@ A plain picture of one moment, made new each time it is asked for; as JSON it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -46,6 +46,8 @@ class AcquirerStatus:
     last_heard: float | None
     heard: int
     error: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Adverts, lines, bad lines and the like, as its kind has them."""
 
 
 @dataclass(slots=True)
@@ -107,6 +109,10 @@ class Status:
     """By the reason of a private rule."""
     notifications: list[Mapping[str, Any]] = field(default_factory=list)
     """The newest of the user's own subscriptions."""
+    decoders: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    """Each with its state, counts, and the last error."""
+    problems: list[str] = field(default_factory=list)
+    """What stands in the way, beside what acquirers, sources and the uplink say of themselves."""
     send: str = "wanted"
     """`all`: everything goes up, and what is counted as spared would have been."""
 

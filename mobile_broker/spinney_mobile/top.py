@@ -77,7 +77,7 @@ class Top(App[None]):
             except Exception as error:  # noqa: BLE001  # whatever it is, the page shows it and asks again
                 self._show_problem(str(error) or type(error).__name__)
             else:
-                self._show_problem("")
+                self._show_problem("\n".join(status["problems"]))
                 self._draw(status)
             await asyncio.sleep(EVERY_SECONDS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +15,14 @@ from clouds import Cloud
 from uplink_kit import REAL, run, until
 
 from spinney import Subscriber
+from spinney.mote.advert import BTHOME
 from spinney_mobile import announcing
 from spinney_mobile.broker import Broker
+from spinney_mobile.decode import Registry
+from spinney_mobile.decode.bthome import BTHome
 from spinney_mobile.outbox import Outbox
 from spinney_mobile.place import Fix
-from spinney_mobile.samples import Sample
+from spinney_mobile.samples import Ability, Heard, Sample
 from spinney_mobile.settings import Cloud as CloudSettings
 from spinney_mobile.settings import Device, Place, Rule, Settings
 
@@ -320,6 +323,37 @@ def test_the_status_says_what_there_is_and_is_json(tmp_path: Path) -> None:
             assert one.broker.explain({"temp": 1.0}) == []
 
     run(test())
+
+
+class Broken:
+    """A decoder of somebody's package, with a bug."""
+
+    name = "broken"
+    abilities: Mapping[str, Ability] = {}
+
+    def decode(self, heard: Heard, key: bytes | None) -> None:
+        raise ZeroDivisionError(f"of {heard.address}, with {key!r}")
+
+
+def test_what_stands_in_the_way_is_in_the_status(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox")
+    outbox.open()
+    settings = Settings(name="pi", data=tmp_path, cloud=CloudSettings(url=None), acquire=())
+    broker = Broker(settings, outbox, registry=Registry.of((Broken(), BTHome())))
+    assert broker.status().problems == []
+    broker.heard(Heard("ble", "A4:C1:38:00:00:01", 1.0, services={BTHOME: bytes.fromhex("4002c409")}))
+    outbox.error, broker.watchdog.error, broker.whereabouts.error = "disk full", "no hciconfig", "no gpsd"
+    status = broker.status()
+    assert status.problems == [
+        "place: no gpsd",
+        "outbox: disk full; readings are kept in memory until it can be written",
+        "watchdog: no hciconfig",
+        "decoder broken: ZeroDivisionError: of A4:C1:38:00:00:01, with None",
+    ]
+    assert status.sources[0].values == {"temperature": 25.0}, "another decoder has read it"
+    assert [one["name"] for one in status.decoders] == ["broken", "bthome"]
+    outbox.error = None
+    outbox.close()
 
 
 def test_after_a_loss_of_the_disk_bits_are_unknown_s2(tmp_path: Path) -> None:

@@ -237,6 +237,22 @@ def test_an_acquirer_that_cannot_be_made_or_begin_is_shown_everywhere_and_tried_
         assert "Traceback" not in mobile.said
 
 
+def test_what_stands_in_the_way_beside_acquirers_is_shown_everywhere(tmp_path: Path) -> None:
+    places = ("--place-kind", "gpsd", "--place-gpsd", "127.0.0.1:1", "--home-assistant-url", "mqtt://127.0.0.1:1")
+    with Mobile(tmp_path, "--cloud", "none", *places) as mobile:
+        expected = ("place: no gpsd at 127.0.0.1:1", "Home Assistant: mqtt://127.0.0.1:1: Connection refused")
+
+        def found(problems: list[str]) -> bool:
+            return all(any(problem.startswith(each) for problem in problems) for each in expected)
+
+        wait_until(lambda: found(status(mobile)["problems"]), "both")
+        shown = command("status", "--data", str(mobile.data)).stdout
+        doctor = command("doctor", "--data", str(mobile.data), "--cloud", "none").stdout
+        for each in expected:
+            assert f"problem    {each}" in shown
+            assert f"BAD   running: {each}" in doctor
+
+
 def test_the_doctor_says_of_an_acquirer_that_cannot_be_made_what_to_do(tmp_path: Path) -> None:
     file = tmp_path / "mobile.toml"
     file.write_text('[[acquire]]\nkind = "mqtt"\nurl = "mqtt://127.0.0.1:1"\n')

@@ -69,6 +69,7 @@ def picture(**more: Any) -> Status:
         "outbox": OutboxStatus(3, 420, NOW - 5, 0, 1 << 26),
         "counts": {"sampled": 1000, "sent": 100, "spared": 900, "bytes_spared": 90_000},
         "suppressed": {"night": 4},
+        "problems": ["place: no gpsd", "decoder <x>: a bug"],
         "notifications": [{"id": "x", "sid": "alarm", "why": "enter", "time": NOW - 9, "publication": {"NO2": 57.0}}],
     }
     return Status(**{**given, **more})
@@ -160,6 +161,7 @@ def test_a_browser_draws_what_the_broker_says_and_asks_nobody_else(served: Serve
                 "NO2 57",
                 "failed: gone",
                 "mote-7 (hut)",
+                "place: no gpsd\ndecoder <x>: a bug",
                 "NO2 57, at 45.8150, 15.9770",
             ),
             "90 % of the readings were not sent, because nobody wants them (90.0 kB saved)",

@@ -64,7 +64,14 @@ class _Kept(Sink):
         else:
             is_silent = self.clock() - newest > silent_seconds and not self.acquirer.may_be_silent
             state = "silent" if is_silent else "hearing"
-        return AcquirerStatus(self.acquirer.name, state, self.last, self.count, self.error or _complaint(self.acquirer))
+        return AcquirerStatus(
+            self.acquirer.name,
+            state,
+            self.last,
+            self.count,
+            self.error or _complaint(self.acquirer),
+            dict(self.acquirer.counts),
+        )
 
 
 class Acquirers:

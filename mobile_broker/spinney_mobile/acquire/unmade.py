@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..samples import Acquirer, AcquirerError, Sink
@@ -22,6 +22,11 @@ class Unmade(Acquirer):
     def error(self) -> str | None:  # type: ignore[override]  # what others have as a variable
         """Of what was made at last."""
         return None if self._made is None else self._made.error
+
+    @property
+    def counts(self) -> Mapping[str, int]:  # type: ignore[override]  # what others have as a variable
+        """Of what was made at last."""
+        return {} if self._made is None else self._made.counts
 
     async def run(self, sink: Sink) -> None:
         self._made = self._make()
