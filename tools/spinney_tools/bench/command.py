@@ -131,6 +131,9 @@ def _run(bench: str, options: argparse.Namespace) -> tuple[Table, dict[str, Any]
     if bench in _MODULES:
         module = importlib.import_module(f".{_MODULES[bench]}", __package__)
         measured = module.measure(_progress)
+        if options.update_readme and hasattr(module, "picture"):
+            path, text = module.picture(measured)
+            (_README.parent / path).write_text(text, encoding="utf-8")
         return module.table(measured), {bench: measured.as_json()}, measured.missed()
     from . import matching
 
