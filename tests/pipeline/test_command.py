@@ -297,6 +297,23 @@ def test_where_there_is_no_lake_it_says_so_and_makes_none(
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("verb", ["export", "import"])
+def test_a_lake_in_an_object_store_is_not_carried_off(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_lake.main([verb, "lake.tar", "--lake", "s3://bucket/lake"]) == 1
+    assert "s3://bucket/lake is in an object store" in capsys.readouterr().err
+
+
+def test_an_object_store_that_cannot_be_reached_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [port] = free_ports(1)
+    secrets = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "c", "AWS_ALLOW_HTTP": "true"}
+    for name, value in {**secrets, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}.items():
+        monkeypatch.setenv(name, value)
+    assert command_lake.main(["stats", "--lake", "s3://bucket/lake"]) == 1
+    assert "spinney lake: the lake s3://bucket/lake: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["retain", "0"], ["retain", "x"], ["vacuum", "--hours", "-1"], []])
 def test_wrong_use_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:

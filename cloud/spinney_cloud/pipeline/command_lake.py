@@ -36,9 +36,11 @@ def main(arguments: list[str]) -> int:
     try:
         place = options.lake or configuration_of(options).settings.lake
         lake = Lake(place if "://" in place else Path(place).expanduser().absolute())
+        act: Callable[[argparse.Namespace, Lake], None] = options.act
+        if act in (_export, _import) and not lake.is_folder:
+            raise LakeError(f"{lake.place} is in an object store: copy it with the store's own tools")
         if options.must_exist and not lake.names():
             raise LakeError(f"there is no lake in {lake.place}: spinney pipeline makes one; --lake says where it is")
-        act: Callable[[argparse.Namespace, Lake], None] = options.act
         act(options, lake)
     except (LakeError, ConfigurationError, OSError) as error:
         print(f"spinney lake: {error}", file=sys.stderr)

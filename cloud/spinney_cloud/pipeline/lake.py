@@ -156,7 +156,10 @@ class Lake:
     def names(self) -> list[str]:
         """Of the tables that exist; in an object store, of those that every lake has."""
         if not self.is_folder:
-            return sorted(name for name in TABLES if DeltaTable.is_deltatable(self.path(name), self._options))
+            try:
+                return sorted(name for name in TABLES if DeltaTable.is_deltatable(self.path(name), self._options))
+            except (DeltaError, OSError) as error:
+                raise LakeError(f"the lake {self.place}: {error}") from error
         return sorted(each.parent.name for each in Path(self.place).glob("*/_delta_log"))
 
     def table(self, name: str, spec: TableSpec | None = None) -> DeltaTable:
