@@ -8,9 +8,9 @@ Motes that are connected, local publishers and replays know their samples whole 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from spinney.expression import Value
@@ -99,14 +99,16 @@ class Sink(Protocol):
 class Acquirer(ABC):
     """A way to hear sources. `run` is a task of its own: what it raises ends this acquirer, and no other."""
 
-    name: str
-    """Unique among the acquirers, and how settings, metrics and pages call it."""
     may_be_silent: bool = False
     """That nothing comes is no sign that anything is wrong."""
     error: str | None = None
     """What was wrong with what it heard last, while it goes on."""
-    counts: Mapping[str, int] = MappingProxyType({})
-    """What it has heard, and what it had to leave out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """Unique among the acquirers, and how settings, metrics and pages call it."""
+        self.counts: Counter[str] = Counter()
+        """What it has heard, and what it had to leave out."""
 
     @abstractmethod
     async def run(self, sink: Sink) -> None:

@@ -20,7 +20,7 @@ class Odd(Acquirer):
     """Does what a test wants of it, and notes when."""
 
     def __init__(self, name: str, play: Callable[[Sink, int], object]) -> None:
-        self.name = name
+        super().__init__(name)
         self.play = play
         self.starts: list[float] = []
         self.is_running = False

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,11 +40,10 @@ class BleAdverts(Acquirer):
     """One adapter's adverts."""
 
     def __init__(self, name: str, settings: AcquireBle, clock: Callable[[], float] = time.time) -> None:
-        self.name = name
+        super().__init__(name)
         self.adapter = settings.adapter
         self.last_heard: float | None = None
         """By the event loop's clock."""
-        self.counts: Counter[str] = Counter()
         """Adverts, scans, stops that failed."""
         self._settings = settings
         self._clock = clock

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,8 +33,7 @@ class MqttTopics(Acquirer):
     """The topics of one MQTT server."""
 
     def __init__(self, name: str, settings: AcquireMqtt, clock: Callable[[], float] = time.time) -> None:
-        self.name = name
-        self.counts: Counter[str] = Counter()
+        super().__init__(name)
         """Messages, and those left out: retained, too large, unmapped, without a source, with a bad time."""
         self._settings = settings
         self._clock = clock

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +27,7 @@ class Replay(Acquirer):
     """One file. At a speed the samples are as old as if they were made now; at full speed they keep their times."""
 
     def __init__(self, name: str, settings: AcquireReplay, clock: Callable[[], float] = time.time) -> None:
-        self.name = name
-        self.counts: Counter[str] = Counter()
+        super().__init__(name)
         """Lines, and bad lines."""
         self.error: str | None = None
         """What was wrong with the last bad line, and where."""

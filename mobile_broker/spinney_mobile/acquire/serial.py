@@ -7,7 +7,6 @@ import errno
 import glob
 import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,8 +24,7 @@ class SerialLines(Acquirer):
     """One port. It is read by the event loop, without a thread."""
 
     def __init__(self, name: str, settings: AcquireSerial, clock: Callable[[], float] = time.time) -> None:
-        self.name = name
-        self.counts: Counter[str] = Counter()
+        super().__init__(name)
         """Times that it was opened, lines, bad lines, and lines too long."""
         self.error: str | None = None
         """What was wrong with the last line, if anything."""

@@ -26,7 +26,7 @@ class Simulator(Acquirer):
     """Sources room-1, room-2 and so on."""
 
     def __init__(self, name: str, settings: AcquireSimulator, clock: Callable[[], float] = time.time) -> None:
-        self.name = name
+        super().__init__(name)
         self._settings = settings
         self._clock = clock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ..samples import Acquirer, AcquirerError, Sink
@@ -14,7 +14,7 @@ class Unmade(Acquirer):
     """Made anew at each attempt."""
 
     def __init__(self, name: str, make: Make) -> None:
-        self.name = name
+        super().__init__(name)
         self._make = make
         self._made: Acquirer | None = None
 
@@ -23,13 +23,9 @@ class Unmade(Acquirer):
         """Of what was made at last."""
         return None if self._made is None else self._made.error
 
-    @property
-    def counts(self) -> Mapping[str, int]:  # type: ignore[override]  # what others have as a variable
-        """Of what was made at last."""
-        return {} if self._made is None else self._made.counts
-
     async def run(self, sink: Sink) -> None:
         self._made = self._make()
+        self.counts = self._made.counts
         await self._made.run(sink)
 
     def health(self) -> dict[str, Any]:

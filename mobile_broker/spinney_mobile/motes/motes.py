@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -71,9 +71,8 @@ class Motes(Acquirer):
         dial: Dial = dial,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self.clock = clock
-        self.counts: Counter[str] = Counter()
         self.on_table: Callable[[str, Collection[Digest]], None] = lambda _, __: None
         """Told which filters' bits the mote of a source keeps from now on."""
         self.on_info: Callable[[MoteInfo], None] = lambda _: None
