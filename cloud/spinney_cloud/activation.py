@@ -80,7 +80,7 @@ class Active:
         """As `add` of an activation has it."""
         if self._json is None:
             subscription = self.state if self.state is not None else ContentSubscription(filter=self.feed)
-            self._json = {"filter": self.digest, "kind": self.kind, "subscription": subscription.to_json()}
+            self._json = {"filter": self.digest, "kind": self.kind, "subscription": subscription.to_short_json()}
             mark = blake2b(orjson.dumps(self._json), digest_size=8).digest()
             self.mark = int.from_bytes(mark, "big")
         return self._json

@@ -6,14 +6,15 @@
  "have": 5}
 {"session": "s1", "away": true}      the will: ignored if the session is an older one
 {"session": "s1", "over": true}      the end
-{"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only
+{"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only; it may
+ come along with an announcement, too
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -113,6 +114,8 @@ class Announcement:
     have: int | None = None
     away: float | None = None
     """When its will came."""
+    counts: Mapping[str, int] | None = field(default=None, compare=False)
+    """A tally that came along."""
 
     def ends(self, grace: float) -> float:
         """When it is over, unless something more is heard."""
@@ -198,8 +201,8 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> A
     session = _session(item)
     if item.get("away") is True or item.get("over") is True:
         return Away(session) if item.get("over") is not True else Over(session)
-    if "counts" in item:
-        return Counted(session, _counts(item))
+    if item.keys() == {"session", "counts"}:
+        return Counted(session, _counts(item["counts"]))
     place = _place(item.get("place"))
     sources = _sources(item.get("sources"), place)
     return Announcement(
@@ -214,6 +217,7 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> A
         radio_load=_number(item, "radio_load", 0.0, 1.0),
         lease=_lease(item.get("lease", []), sources),
         have=_have(item),
+        counts=_counts(item["counts"]) if "counts" in item else None,
     )
 
 
@@ -231,10 +235,9 @@ def _have(item: Mapping[str, Any]) -> int | None:
     return have
 
 
-def _counts(item: Mapping[str, Any]) -> dict[str, int]:
-    counts = item["counts"]
-    if not isinstance(counts, dict) or len(item) > 2 or any(name not in COUNTS for name in counts):
-        raise AnnouncementError(f"expected, beside the session alone, an object of {', '.join(COUNTS)}", "counts")
+def _counts(counts: Any) -> dict[str, int]:
+    if not isinstance(counts, dict) or any(name not in COUNTS for name in counts):
+        raise AnnouncementError(f"expected an object of {', '.join(COUNTS)}", "counts")
     for name, count in counts.items():
         if type(count) is not int or not 0 <= count <= MAX_COUNT:
             raise AnnouncementError("expected a whole number", f"counts.{name}")

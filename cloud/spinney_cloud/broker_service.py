@@ -190,6 +190,8 @@ class BrokerService:
                 raise Refusal(429, f"{MAX_BROKERS} mobile brokers are announced; that is the limit")
             if change.is_change:
                 await self._make(tenant, client, change)
+            if isinstance(said, Announcement) and said.counts is not None:
+                self.counts[tenant, client] = said.counts
         return None if isinstance(said, Away) else {"request": "ann", "ok": True, "session": said.session}
 
     def _count(self, tenant: str, client: str, said: Counted) -> None:

@@ -35,8 +35,10 @@ REFILL_SECONDS: Final = 10.0
 """...and how long it takes until one more may."""
 GATHER_SECONDS: Final = 0.25
 """After the first change, for others to come along."""
-MARGIN: Final = 1.25
-"""How far this broker may stray from a cell's middle, in radii of the cell, before it is in another cell."""
+STRAY: Final = 1.25
+"""How far this broker may stray from a cell's middle, in radii of the cell, before it is in another cell..."""
+MARGIN: Final = 1.75
+"""...and how far what is announced reaches: by bicycle the cloud has acted on the next cell before this one is left."""
 FREE_METERS: Final = 250.0
 """The same without cells."""
 KNOWN: Final = "known"
@@ -188,7 +190,7 @@ class Announcer:
         """This broker is here. What is announced changes only when that is another cell, well beyond its border."""
         if place is None:
             area = None
-        elif self._area is not None and self._area.holds(*place):
+        elif self._area is not None and self._area.holds(*place, share=STRAY / MARGIN):
             return
         else:
             area = self._around(*place)

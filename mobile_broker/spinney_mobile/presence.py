@@ -32,10 +32,14 @@ class Presence:
     """Of one broker."""
 
     def __init__(
-        self, have: Callable[[], int | None], is_lost: Callable[[], bool], lease: Callable[[], Collection[str]]
+        self,
+        have: Callable[[], int | None],
+        is_lost: Callable[[], bool],
+        lease: Callable[[], Collection[str]],
+        along: Callable[[float], Mapping[str, Any]] = lambda _: {},
     ) -> None:
         """`have`: the epoch of the activation that is at work; `is_lost`: whether one was missed; `lease`: the sources
-        that are asked for.
+        that are asked for; `along`: what else each announcement says at its time.
         """
         self.session = ""
         self.error: str | None = None
@@ -44,6 +48,7 @@ class Presence:
         self._have = have
         self._is_lost = is_lost
         self._lease = lease
+        self._along = along
         self._start = secrets.token_hex(6)
         self._links = 0
         self._body: Mapping[str, Any] | None = None
@@ -101,7 +106,8 @@ class Presence:
         self._again_due = now + min(self._answers.next(), self._refresh_seconds())
         names = {source["name"] for source in self._body.get("sources", ())}
         lease = sorted(names.intersection(self._lease()))
-        return _json({**self._body, "session": self.session, "have": self._have() or 0, "lease": lease})
+        said = {"session": self.session, "have": self._have() or 0, "lease": lease}
+        return _json({**self._body, **said, **self._along(now)})
 
     def _refresh_seconds(self) -> float:
         assert self._body is not None

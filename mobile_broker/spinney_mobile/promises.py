@@ -68,9 +68,9 @@ class Area:
     long: float
     radius_meters: float
 
-    def holds(self, lat: float, long: float) -> bool:
-        """Whether a place is within."""
-        return distance(self.lat, self.long, lat, long) <= self.radius_meters
+    def holds(self, lat: float, long: float, share: float = 1.0) -> bool:
+        """Whether a place is within, or within that share of the radius."""
+        return distance(self.lat, self.long, lat, long) <= self.radius_meters * share
 
     def to_json(self) -> dict[str, Any]:
         """As an announcement has it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 TALLY_SECONDS: Final = 10.0
 """From a new link to its first tally."""
@@ -30,6 +30,14 @@ class Tally:
         self._said = None
         self._pause = TALLY_SECONDS
         self.due = None if self.counts is None else now + TALLY_SECONDS
+
+    def along(self, now: float) -> dict[str, Any]:
+        """To go along with an announcement, which spares a message."""
+        if self.counts is None:
+            return {}
+        self._said, self._said_at = dict(self.counts()), now
+        self.due = now + self._pause
+        return {"counts": self._said}
 
     def next(self, session: str, now: float) -> bytes | None:
         """What is to be said now, if anything."""

@@ -81,7 +81,9 @@ class Uplink:
         self._activations = activations
         self._leases = leases
         self._dead = dead_letters
-        self._presence = Presence(lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted)
+        self._presence = Presence(
+            lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along
+        )
         self._withdrawals = Withdrawals(outbox.state(), outbox.keep)
         self._batches = Batches(outbox, leases, secrets.token_hex(6))
         self._sent: dict[int, str] = {}  # batches by the number of the server's acknowledgement

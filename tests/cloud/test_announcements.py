@@ -65,6 +65,14 @@ def test_a_tally_is_read() -> None:
     assert said == Counted("s1", {"sent": 3, "motes_spared": 40})
 
 
+def test_a_tally_that_comes_along_is_no_part_of_what_is_kept() -> None:
+    said = read_announcement({"session": "s1", "sources": [], "counts": {"sent": 3}}, "default", "b1", 1.0)
+    assert isinstance(said, Announcement)
+    assert said.counts == {"sent": 3}
+    assert "counts" not in said.to_json()
+    assert said == replace(said, counts=None)
+
+
 @pytest.mark.parametrize(
     "item",
     [
@@ -73,7 +81,7 @@ def test_a_tally_is_read() -> None:
         {"counts": {"sent": -1}},
         {"counts": {"sent": 1.5}},
         {"counts": {"sent": True}},
-        {"counts": {"sent": 1}, "sources": []},
+        {"counts": {"sold": 1}, "sources": []},
     ],
 )
 def test_a_tally_that_cannot_be_is_refused(item: dict[str, Any]) -> None:

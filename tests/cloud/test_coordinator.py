@@ -49,7 +49,7 @@ def test_a_broker_is_told_what_is_wanted_of_it_and_each_change(nats: NatsServer)
                 {
                     "filter": digest("NO2 > 40 AND room IS NULL"),
                     "kind": "content",
-                    "subscription": {"filter": {"op": ">", "args": [{"property": "NO2"}, 40]}},
+                    "subscription": {"text": "NO2 > 40"},
                 }
             ]
             await kit.subscribe("ana", "b", "NO2 < 10")
@@ -182,6 +182,8 @@ def test_what_a_broker_has_sent_and_spared_is_shown_while_it_is_there(nats: Nats
             await kit.request("b1", "ann", {"session": "s0", "counts": {"sent": 8}})  # of an older link
             await kit.announce("b1", said("m1"))
             assert (await kit.ask("brokers"))["brokers"][0]["counts"] == {"sent": 7, "spared": 93}
+            await kit.announce("b1", {**said("m1"), "counts": {"sent": 9}})
+            assert (await kit.ask("brokers"))["brokers"][0]["counts"] == {"sent": 9}
             await kit.announce("b1", {"session": "s1", "over": True})
             await kit.announce("b1", said("m1"))
             assert (await kit.ask("brokers"))["brokers"][0]["counts"] is None

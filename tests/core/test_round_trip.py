@@ -94,6 +94,10 @@ def test_subscriptions_keep_all_in_json_and_in_text_what_text_can_say(subscripti
     from_json = parse(json.dumps(item))
     assert from_json.to_json() == item
     assert from_json == parse(item)
+    short = subscription.to_short_json()
+    assert parse(short).to_short_json() == short
+    beside = {"debounce", "reorder", "lost", "dead_band", "id", "owner", "valid_until"}
+    assert short == {"text": subscription.to_text()} | {name: item[name] for name in beside & item.keys()}
     assert type(from_json) is type(subscription)
     text = subscription.to_text()
     again = parse(text)

@@ -209,6 +209,13 @@ def test_a_filter_of_a_newer_cloud_is_left_out_and_the_others_work(broker: Broke
     assert broker.active == {"a": "NO2 > 40"}
 
 
+def test_filters_come_as_text_and_as_json_of_old(broker: Broker) -> None:
+    add = [{"filter": "a", "kind": "content", "subscription": {"text": "NO2 > 40"}}, item("b", "NO2 > 50")]
+    assert broker.activations.receive(json.dumps({"epoch": 100, "full": True, "add": add, "drop": []}).encode())
+    broker.again()
+    assert broker.active == {"a": "NO2 > 40", "b": "NO2 > 50"}
+
+
 def test_nonsense_changes_nothing(broker: Broker) -> None:
     broker.hear(100, full=True, a="NO2 > 40", leases=[{"source": "m1", "owner": "b1", "epoch": 3}])
     for payload in (

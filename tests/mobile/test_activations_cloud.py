@@ -22,7 +22,7 @@ from spinney_mobile.leases import Lease, Leases
 from spinney_mobile.outbox import Outbox
 
 COUNT = 30
-PART_BYTES = 2_048
+PART_BYTES = 1_024
 HOT = "WHEN NO2 > 40 UNTIL NO2 < 30 FOR room <> 'x{0}'"
 """Wanted COUNT times."""
 

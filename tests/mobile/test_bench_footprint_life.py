@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -100,7 +101,7 @@ class Overheard:
 
     def _published(self, topic: str, payload: bytes) -> None:
         """Tallies are by real time, which here goes by slowly."""
-        if topic.startswith("spinney/edge/") and b'"counts"' not in payload:
+        if topic.startswith("spinney/edge/") and json.loads(payload).keys() != {"session", "counts"}:
             self.footprint.publish(topic, payload)
 
     def _arrived(self, _uplink: Uplink, message: Any) -> None:

@@ -182,6 +182,23 @@ def test_a_broker_that_moves_sends_everything_until_the_cloud_knows_where_it_is(
     assert not found.sampled("m1", reading(**there), NOW)
 
 
+def test_by_bicycle_the_next_cell_is_in_force_before_what_was_announced_is_left() -> None:
+    found, metres_a_second = announcer(resolution=9), 8.0
+    found.hear("m1", NOW)
+    areas, outside = set(), 0
+    for second in range(3 * 3600 // 8):
+        now = NOW + second
+        here = (ZAGREB[0], ZAGREB[1] + second * metres_a_second / 77_700)
+        found.move(here, now)
+        if found.due(now):
+            areas.add(found.announce()["place"]["long"])
+            found.departed(now)
+        is_outside = found.sampled("m1", reading(lat=here[0], long=here[1]), now)
+        outside += is_outside and second > SETTLE_SECONDS
+    assert len(areas) > 20
+    assert outside == 0
+
+
 def test_a_source_that_is_elsewhere_is_promised_to_be_anywhere() -> None:
     found = announcer()
     found.move(ZAGREB, NOW)

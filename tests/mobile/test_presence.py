@@ -52,6 +52,15 @@ def test_session_epoch_and_leases_are_filled_in() -> None:
     assert said["have"] == 7
 
 
+def test_what_goes_along_is_of_the_time_when_it_goes() -> None:
+    bench = Bench()
+    bench.presence = Presence(lambda: 7, lambda: False, lambda: (), lambda now: {"counts": {"sent": now}})
+    bench.link()
+    bench.presence.announce(BODY, bench.now)
+    bench.now += 5
+    assert (bench.said() or {})["counts"] == {"sent": 1_005.0}
+
+
 def test_the_newest_wins_and_none_follows_another_at_once() -> None:
     bench = Bench()
     bench.link()

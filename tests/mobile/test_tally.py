@@ -37,6 +37,17 @@ def test_a_broker_that_always_has_something_to_tell_does_so_more_and_more_seldom
     assert said[-1] - said[-2] == LONGEST_SECONDS
 
 
+def test_what_has_gone_along_with_an_announcement_is_not_said_again() -> None:
+    counts = {"sent": 1}
+    tally = Tally(lambda: counts)
+    tally.opened(0.0)
+    assert tally.along(TALLY_SECONDS - 1) == {"counts": {"sent": 1}}
+    counts["sent"] = 2
+    assert tally.next("s1", TALLY_SECONDS) is None
+    assert json.loads(tally.next("s1", 2 * TALLY_SECONDS) or b"")["counts"] == {"sent": 2}
+    assert tally.along(3 * TALLY_SECONDS) == {"counts": {"sent": 2}}
+
+
 def test_a_new_link_is_told_anew() -> None:
     tally = Tally(lambda: {"sent": 1})
     tally.opened(0.0)
@@ -48,7 +59,7 @@ def test_a_new_link_is_told_anew() -> None:
 def test_without_anybody_who_counts_nothing_is_said() -> None:
     tally = Tally()
     tally.opened(0.0)
-    assert (tally.due, tally.next("s1", 1e6)) == (None, None)
+    assert (tally.due, tally.next("s1", 1e6), tally.along(1e6)) == (None, None, {})
 
 
 def test_numbers_that_a_mote_skips_are_samples_that_it_kept_back() -> None:

@@ -264,6 +264,21 @@ def test_a_content_filter_sends_each_sample_that_matches() -> None:
     assert ring.unpack_from("<ii", event, ring.HEAD_SIZE) == (251, 1)
 
 
+def test_what_several_content_filters_want_goes_once_unless_it_becomes_critical() -> None:
+    board = Board()
+    texts = ("x > 1", "WHEN x > 2.5 UNTIL x <= 2.2", "x > 2", "x > 3", "x > 4", "x > 5")
+    deliveries = [Delivery(n, critical=n in (4, 6)) for n in range(1, 7)]
+    made = [mote.compile(parse(text), Known(), ATTRIBUTES, d) for text, d in zip(texts, deliveries, strict=True)]
+    board.table.change([one.program for one in made if isinstance(one, Compiled)])
+    told = []
+    for x in (50, 150, 240, 260, 301, 700):
+        board.observe(Reading(x, 1))
+        events = [board.ring.read(number, board.time) for number in range(board.ring.first, board.ring.next)]
+        told.append([event[4] for event in events if event])
+        board.ring.ack(board.ring.next - 1)
+    assert told == [[2], [1], [1], [1, 2], [1, 4], [1, 4]]
+
+
 def test_the_last_event_of_a_sample_says_so_that_all_of_it_can_be_joined() -> None:
     board = Board()
     texts = ("x > 2.5", "WHEN x > 2.5 UNTIL x <= 2.2", "x > 9")

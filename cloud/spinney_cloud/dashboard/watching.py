@@ -8,12 +8,9 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
-
-from spinney import parse
 
 from ..api.asks import ask
 from ..api.context import Api
@@ -216,8 +213,6 @@ class Watched:
 _SHOWN_OF_BROKER: Final = ("broker", "away", "sources", "place", "battery", "filters", "epoch", "counts")
 MAX_ACTIVE: Final = 50
 """Filters of one broker that are shown; all are counted."""
-MAX_TEXTS: Final = 4_096
-"""Of filters, remembered."""
 
 
 def _broker(one: dict[str, Any]) -> dict[str, Any]:
@@ -226,12 +221,7 @@ def _broker(one: dict[str, Any]) -> dict[str, Any]:
 
 def _active(activation: dict[str, Any] | None) -> list[str]:
     found = [] if activation is None else activation["active"][:MAX_ACTIVE]
-    return [_text(orjson.dumps(one["subscription"])) for one in found]
-
-
-@lru_cache(MAX_TEXTS)
-def _text(subscription: bytes) -> str:
-    return parse(subscription.decode()).to_text()
+    return [one["subscription"]["text"] for one in found]
 
 
 def _fixed(place: dict[str, Any] | None) -> tuple[float, float] | None:

@@ -1,6 +1,7 @@
 """From samples to events: the evaluator of state filters (rules S1, S2, S6), as in spinney.evaluator on the host.
 
 Each state filter has a bit, unknown at first. A sample that sets it becomes a label; all others are suppressed.
+What content filters want goes once, whoever else wants it: the broker examines it again.
 """
 
 from struct import pack_into, unpack_from
@@ -36,10 +37,12 @@ class Labels:
         self._run = run
         self._scales = scales
         self._aged = None
+        self._goes = 0  # 1 once an event has the sample, 2 a critical one
 
     def observe(self, sample):
         """Examines one sample by all programs; how many events it made."""
         before = self.ring.next
+        self._goes = 0
         if self._aged is not sample.aged:
             if self._aged is not None:
                 self._restart_runs()
@@ -150,4 +153,7 @@ class Labels:
             flags |= ring.WEAKER
         code[at + 2] |= table.TOLD
         pack_into("<I", code, at + 11, sample.time)
-        self.ring.add(filter_id(code, program), number(code, program + 6, 4), sample, flags)
+        goes = 0 if flags & ring.PRESENCE else 2 if flags & ring.CRITICAL else 1
+        if flags & (ring.LABEL | ring.PRESENCE) or goes > self._goes:
+            self.ring.add(filter_id(code, program), number(code, program + 6, 4), sample, flags)
+            self._goes = max(self._goes, goes)

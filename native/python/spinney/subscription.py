@@ -32,6 +32,12 @@ class Subscription:
 
         return subscription_to_json(self)
 
+    def to_short_json(self) -> dict[str, Any]:
+        """The same with the one-line form in it, which is shorter: {"text": ...} and what only JSON can say."""
+        from .subscription_json import subscription_to_short_json
+
+        return subscription_to_short_json(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentSubscription(Subscription):

@@ -193,7 +193,17 @@ def subscription_to_json(subscription: Subscription) -> dict[str, Any]:
             body = _top_k_to_json(subscription)
         case _:
             raise TypeError(f"not a kind of subscription: {subscription!r}")
-    return body | {name: value for name in _COMMON if (value := getattr(subscription, name)) is not None}
+    return body | _common_to_json(subscription)
+
+
+def subscription_to_short_json(subscription: Subscription) -> dict[str, Any]:
+    """The same, with the text in it."""
+    options = _state_options_to_json(subscription) if isinstance(subscription, StateSubscription) else {}
+    return {"text": subscription.to_text(), **options, **_common_to_json(subscription)}
+
+
+def _common_to_json(subscription: Subscription) -> dict[str, Any]:
+    return {name: value for name in _COMMON if (value := getattr(subscription, name)) is not None}
 
 
 def _state_to_json(subscription: StateSubscription) -> dict[str, Any]:
@@ -204,10 +214,17 @@ def _state_to_json(subscription: StateSubscription) -> dict[str, Any]:
         body["each"] = subscription.each
     if subscription.once:
         body["once"] = True
-    if subscription.dead_band is not None:
-        body["dead_band"] = {"attribute": subscription.dead_band.attribute, "by": subscription.dead_band.by}
+    return body | _state_options_to_json(subscription)
+
+
+def _state_options_to_json(subscription: StateSubscription) -> dict[str, Any]:
     defaults = {"debounce": 0.0, "reorder": 0.0, "lost": 3600.0}
-    return body | {name: value for name, usual in defaults.items() if (value := getattr(subscription, name)) != usual}
+    found: dict[str, Any] = {
+        name: value for name, usual in defaults.items() if (value := getattr(subscription, name)) != usual
+    }
+    if subscription.dead_band is not None:
+        found["dead_band"] = {"attribute": subscription.dead_band.attribute, "by": subscription.dead_band.by}
+    return found
 
 
 def _top_k_to_json(subscription: TopKSubscription) -> dict[str, Any]:

@@ -161,10 +161,10 @@ class Phone:
             rules=Rules(grid=H3, resolution=RESOLUTION),
             placing=lambda sample: self._here,  # noqa: ARG005  # one place for all
         )
-        self._presence = Presence(lambda: self._epoch, lambda: False, lambda: self._leases.wanted)
+        self._tally = Tally(self._counts)
+        self._presence = Presence(lambda: self._epoch, lambda: False, lambda: self._leases.wanted, self._tally.along)
         self._presence.will()
         self._presence.opened(0.0)
-        self._tally = Tally(self._counts)
         self._mote = CarriedMote(self.source, spent.footprint.ble)
         self._is_greeted = False
 

@@ -154,12 +154,12 @@ class _Matches:
         self._known = {number: Belief() for number in texts}
 
     def observe(self, mote: Mote, time_s: int, celsius: float) -> tuple[int, int]:
-        matched = {event.filter_id for event in self._boards[mote.name].observe(time_s, celsius)}
+        goes = bool(self._boards[mote.name].observe(time_s, celsius))
         sent = sum(
-            self._examine(mote, subscriber.number, time_s, subscriber.number in matched)
+            self._examine(mote, subscriber.number, time_s, goes and subscriber.holds(celsius))
             for subscriber in self._where.asked(mote)
         )
-        return sent, sent
+        return min(sent, 1), sent
 
     def _examine(self, mote: Mote, number: int, time_s: int, matches: bool) -> bool:
         last = self._last.get((mote.name, number))
