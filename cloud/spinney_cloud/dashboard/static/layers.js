@@ -37,7 +37,8 @@ const Canvas = L.Layer.extend({
     this.canvas.height = (size.y + 2 * margin) * dense;
     this.canvas.style.width = `${size.x + 2 * margin}px`;
     this.canvas.style.height = `${size.y + 2 * margin}px`;
-    L.DomUtil.setPosition(this.canvas, this.map.containerPointToLayerPoint([-margin, -margin]));
+    this.origin = this.map.containerPointToLayerPoint([0, 0]); // the canvas goes along when the map is dragged, and is drawn on
+    L.DomUtil.setPosition(this.canvas, this.origin.subtract([margin, margin]));
     this.pen = this.canvas.getContext("2d");
     this.pen.setTransform(dense, 0, 0, dense, margin * dense, margin * dense);
     this.draw();
@@ -46,7 +47,7 @@ const Canvas = L.Layer.extend({
     this.pen.clearRect(-this.margin, -this.margin, this.canvas.width, this.canvas.height);
   },
   at(lat, long) {
-    return this.map.latLngToContainerPoint([lat, long]);
+    return this.map.latLngToLayerPoint([lat, long]).subtract(this.origin);
   },
 });
 
@@ -122,7 +123,7 @@ export const Dots = Canvas.extend({
   draw() {
     this.clear();
     const pen = this.pen, size = this.map.getSize(), old = now() - STALE_SECONDS, present = performance.now();
-    const rim = token("--dot-rim"), stale = token("--stale"), accent = token("--accent");
+    const rim = token("--dot-rim"), stale = token("--stale"), accent = token("--accent"), hollow = token("--panel");
     this.spots = [];
     this.glowing = false;
     for (const one of this.points) {
@@ -143,7 +144,7 @@ export const Dots = Canvas.extend({
       }
       pen.beginPath();
       pen.arc(x, y, RADIUS, 0, 7);
-      pen.fillStyle = silent ? token("--panel") : colour;
+      pen.fillStyle = silent ? hollow : colour;
       pen.fill();
       pen.lineWidth = 1.5;
       pen.strokeStyle = silent ? stale : rim;
@@ -157,7 +158,8 @@ export const Dots = Canvas.extend({
       }
     }
   },
-  nearest({ x, y }, within = 14) {
+  nearest(layerPoint, within = 14) {
+    const { x, y } = layerPoint.subtract(this.origin);
     let best = null, least = within ** 2;
     for (const [px, py, name] of this.spots || []) {
       const away = (px - x) ** 2 + (py - y) ** 2;

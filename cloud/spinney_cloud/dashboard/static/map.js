@@ -72,8 +72,8 @@ function makeMap() {
   dots = new Dots().addTo(map);
   dots.colour = (one) => (typeof one.values[attribute] === "number" ? ramp((one.values[attribute] - range[0]) / (range[1] - range[0] || 1)) : null);
   map.on("zoomend", askCells);
-  map.on("click", (event) => { const name = dots.nearest(event.containerPoint); if (name) select(name); });
-  map.on("mousemove", (event) => { $("map").style.cursor = dots.nearest(event.containerPoint) ? "pointer" : ""; });
+  map.on("click", (event) => { const name = dots.nearest(event.layerPoint); if (name) select(name); });
+  map.on("mousemove", (event) => { $("map").style.cursor = dots.nearest(event.layerPoint) ? "pointer" : ""; });
   askCells();
 }
 
