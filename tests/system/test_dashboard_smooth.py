@@ -36,8 +36,9 @@ ASTRAY = """() => {
     const { dots } = window, [x, y, name] = dots.spots[0], source = dots.points.find((one) => one.name === name);
     const canvas = dots.canvas.getBoundingClientRect(), map = dots.map.getContainer().getBoundingClientRect();
     const place = dots.map.latLngToContainerPoint([source.lat, source.long]);
-    const astray = [canvas.left - map.left + dots.margin + x - place.x, canvas.top - map.top + dots.margin + y - place.y];
-    return astray.map((far) => Math.abs(Math.round(far)));
+    const across = canvas.left - map.left + dots.margin + x - place.x;
+    const down = canvas.top - map.top + dots.margin + y - place.y;
+    return [across, down].map((far) => Math.abs(Math.round(far)));
 }"""
 """How far from its place on the map a dot is, in pixels."""
 LONELY = """([x, y]) => {
