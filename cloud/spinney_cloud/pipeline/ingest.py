@@ -56,6 +56,11 @@ TELL_SECONDS = 1
 """How often the keeper is told where we are."""
 RETRY_SECONDS = 3.0
 """Of what we ask the log ourselves; Spark's processes are more patient."""
+UNAWAITED = {
+    "asyncProgressTrackingEnabled": "true",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""No batch waits for Spark's own checkpoint, a fifth of a small batch: the lake's commits are what counts."""
 MAX_MARKS = 1_000
 """Places in the log whose time is remembered, to find the floor."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # Linux's disk in memory: a checkpoint that is thrown away needs no other
@@ -172,7 +177,8 @@ class Ingest:
         if self._plan.once:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{self._plan.trigger_seconds:g} seconds")
+            trigger = f"{self._plan.trigger_seconds:g} seconds"
+            writer = writer.trigger(processingTime=trigger).options(**UNAWAITED)
         with configured(self._spark, SMALL_BATCHES):
             self._query = writer.start()
         return self._query

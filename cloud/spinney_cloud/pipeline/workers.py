@@ -6,6 +6,7 @@ Nothing here may start a thread, for what is forked would lack it: so pyarrow is
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib import import_module
 
@@ -29,6 +30,7 @@ def preload() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's; nothing here multiplies matrices
     for name in MODULES:
         import_module(name)
+    gc.freeze()  # a worker collects garbage after every task, which would else look through all of it each time
 
 
 if __name__ == "__main__":
