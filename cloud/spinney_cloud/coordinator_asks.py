@@ -86,13 +86,14 @@ class CoordinatorAsks:
 
     async def list(self, question: dict[str, Any]) -> dict[str, Any]:
         """A page of them, by owner (null: everybody's) and labels."""
-        owner = question.get("owner")
+        tenant, owner, labels = _tenant(question), question.get("owner"), question.get("labels") or {}
         if owner is not None and not is_name(owner):
             raise Refusal(422, f"no name: {owner!r:.80}")
         found, following = await self._subscriptions.page(
-            _tenant(question), owner, question.get("labels") or {}, _limit(question), question.get("after")
+            tenant, owner, labels, _limit(question), question.get("after")
         )
-        return {"subscriptions": [shown(one) for one in found], "next": following}
+        count = None if labels else self._subscriptions.count(tenant, owner)
+        return {"subscriptions": [shown(one) for one in found], "next": following, "count": count}
 
     # ---- Discovery ---------------------------------------------------------------------------------------------
 
@@ -146,13 +147,13 @@ def _limit(question: dict[str, Any]) -> int:
 def _page(
     what: str, found: Any, question: dict[str, Any], show: Callable[[Any], dict[str, Any]] = dict
 ) -> dict[str, Any]:
-    """The items of a page, and the number that the next one begins at."""
+    """The items of a page, the number that the next one begins at, and how many there are on all pages."""
     after, limit = question.get("after"), _limit(question)
     if after is not None and not (isinstance(after, str) and after.isdecimal() and len(after) < 10):
         raise Refusal(422, "after: expected what the page before gave as next")
     start = int(after or 0)
     following = str(start + limit) if start + limit < len(found) else None
-    return {what: [show(one) for one in found[start : start + limit]], "next": following}
+    return {what: [show(one) for one in found[start : start + limit]], "next": following, "count": len(found)}
 
 
 def _answering(answerer: Answerer) -> Callable[[bytes], Awaitable[bytes]]:

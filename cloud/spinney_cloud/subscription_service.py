@@ -245,7 +245,7 @@ class SubscriptionService:
         self, tenant: str, owner: str | None, labels: Mapping[str, str], limit: int, after: str | None
     ) -> tuple[list[StoredSubscription], str | None]:
         """Some subscriptions by owner and id, and what the next page comes after; None on the last."""
-        prefix = f"{tenant}." if owner is None else f"{tenant}.{owner}."
+        prefix = _prefix(tenant, owner)
         start = "" if after is None else f"{tenant}.{after}"
         names = self.table.names_after(start, prefix, _SEEN_AT_MOST)
         found: list[StoredSubscription] = []
@@ -255,6 +255,10 @@ class SubscriptionService:
                 last = found[limit - 1]
                 return found[:limit], f"{last.owner}.{last.sid}"
         return found, names[-1].partition(".")[2] if len(names) == _SEEN_AT_MOST else None
+
+    def count(self, tenant: str, owner: str | None) -> int:
+        """How many there are on all pages."""
+        return self.table.count_of(_prefix(tenant, owner))
 
     # ---- How -----------------------------------------------------------------------------------------------------
 
@@ -390,3 +394,8 @@ def _key(tenant: str, owner: str, sid: str) -> str:
     if not (is_name(tenant) and is_name(owner) and is_name(sid)):
         raise Refusal(404, f"no name of a subscription: {owner!r:.80} {sid!r:.80}")
     return subscription_key(tenant, owner, sid)
+
+
+def _prefix(tenant: str, owner: str | None) -> str:
+    """Of the names of an owner's subscriptions, or of everybody's."""
+    return f"{tenant}." if owner is None else f"{tenant}.{owner}."

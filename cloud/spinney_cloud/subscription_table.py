@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -88,11 +88,22 @@ class SubscriptionTable:
 
     def names_after(self, after: str, prefix: str, at_most: int) -> list[str]:
         """`tenant.owner.sid` of those that begin so, in order, beyond a name."""
+        names = self._names()
+        first = bisect_right(names, max(after, prefix))
+        return [name for name in names[first : first + at_most] if name.startswith(prefix)]
+
+    def count_of(self, prefix: str) -> int:
+        """How many names begin so; the prefix ends with a dot."""
+        names = self._names()
+        return bisect_left(names, prefix[:-1] + _AFTER_DOT) - bisect_left(names, prefix)
+
+    def _names(self) -> list[str]:
         if self._sorted is None:
             self._sorted = sorted(map(_name, self._entries))
-        first = bisect_right(self._sorted, max(after, prefix))
-        found = self._sorted[first : first + at_most]
-        return [name for name in found if name.startswith(prefix)]
+        return self._sorted
+
+
+_AFTER_DOT: Final = chr(ord(".") + 1)
 
 
 def _name(key: str) -> str:

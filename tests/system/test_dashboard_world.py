@@ -90,11 +90,11 @@ def test_cells_hold_the_readings_of_ten_minutes_as_coarse_as_asked() -> None:
     world = World()
     for at, lat in ((0.0, 45.81), (1.0, 45.81), (2.0, 45.85)):
         take(world, f"s{lat}", NOW + at, lat=lat, long=15.97)
-    fine = {cell: readings for cell, readings, _ in world.cells(RESOLUTION, NOW + 2)}
+    fine = {cell: readings for cell, readings, _ in world.cells(RESOLUTION, NOW + 2)[0]}
     assert fine == {cell_at(45.81, 15.97, RESOLUTION): 2, cell_at(45.85, 15.97, RESOLUTION): 1}
-    [[cell, readings, corners]] = world.cells(3, NOW + 2)
-    assert (cell, readings, len(corners)) == (cell_at(45.81, 15.97, 3), 3, 6)
-    assert world.cells(RESOLUTION, NOW + world_module.DENSITY_SLOTS * SLOT_SECONDS + 60) == []
+    [[cell, readings, corners]], more = world.cells(3, NOW + 2)
+    assert (cell, readings, len(corners), more) == (cell_at(45.81, 15.97, 3), 3, 6, 0)
+    assert world.cells(RESOLUTION, NOW + world_module.DENSITY_SLOTS * SLOT_SECONDS + 60) == ([], 0)
 
 
 def test_everything_is_bounded_and_what_goes_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,15 +106,16 @@ def test_everything_is_bounded_and_what_goes_is_counted(monkeypatch: pytest.Monk
         take(world, f"s{i}", NOW + i, lat=i, long=i)
     assert names(world.points()) == {"s3", "s4", "s5"} == names(world.changed())
     assert world.dropped["sources"] == 3
-    assert len(world.cells(RESOLUTION, NOW + 6)) == 2
+    cells, more = world.cells(RESOLUTION, NOW + 6)
+    assert (len(cells), more) == (2, 4)
     for i in range(4):
         take(world, f"s{i}", NOW + SLOT_SECONDS, n=1)
     take(world, "s1", NOW + 3 * SLOT_SECONDS, n=1)
     assert world.dropped["slots"] >= 1
     take(world, "long", NOW, **{f"a{i}": "x" * 999 for i in range(50)})
-    [values] = [item[4] for item in items(world.points()) if item[0] == "long"]
-    assert len(values) == world_module.MAX_VALUES
-    assert {len(value) for value in values.values()} == {world_module.MAX_TEXT}
+    [(values, more)] = [item[4:] for item in items(world.points()) if item[0] == "long"]
+    assert (len(values), more) == (world_module.MAX_VALUES, 50 - world_module.MAX_VALUES)
+    assert set(values.values()) == {"x" * (world_module.MAX_TEXT - 1) + "…"}
 
 
 def test_the_last_minute_is_counted_by_the_second() -> None:

@@ -114,6 +114,7 @@ class SubscriptionPage(BaseModel):
 
     subscriptions: list[SubscriptionView]
     next: str | None = Field(description="For `after`; null on the last page")
+    count: int | None = Field(description="How many there are on all pages; null where labels were asked for")
 
 
 class DeliveryStatus(BaseModel):

@@ -104,7 +104,8 @@ async def listed(
         limit=limit,
         after=after,
     )
-    return reply({"subscriptions": [view(kept) for kept in answer["subscriptions"]], "next": answer.get("next")})
+    found = [view(kept) for kept in answer["subscriptions"]]
+    return reply({"subscriptions": found, "next": answer.get("next"), "count": answer.get("count")})
 
 
 def _label(text: str) -> tuple[Label, Label]:

@@ -191,8 +191,9 @@ class Browser:
     def _past(self, at: float, resolution: object) -> bytes:
         world = self._watched.world
         shown = resolution if type(resolution) is int and 0 <= resolution <= RESOLUTION else RESOLUTION
-        cells = orjson.dumps(world.cells(shown, at))
-        return b'{"kind":"past","at":%b,"points":[%b],"cells":%b}' % (orjson.dumps(at), world.past(at), cells)
+        cells, more = map(orjson.dumps, world.cells(shown, at))
+        points = world.past(at)
+        return b'{"kind":"past","at":%b,"points":[%b],"cells":%b,"more":%b}' % (orjson.dumps(at), points, cells, more)
 
     def _show_cells(self, resolution: int | None) -> None:
         if self._resolution is not None:

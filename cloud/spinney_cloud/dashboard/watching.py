@@ -19,7 +19,7 @@ from ..log_errors import LogError
 from ..names import NOTES
 from .channels import Flow, Newest
 from .following import Following
-from .world import World
+from .world import MAX_SOURCES, World
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ LOOK_SECONDS: Final = 2.0
 LINGER_SECONDS: Final = 60.0
 """For so long all goes on after the last browser has gone: it may only have been reloaded."""
 MAX_BROKERS: Final = 1_000
-"""Mobile brokers and announced sources that are shown."""
+"""Mobile brokers that are shown; and announced sources that are asked for at once."""
 NEWEST_NOTES: Final = 200
 """Notifications that are kept for browsers to come, of each listener."""
 NOTES_BACK: Final = 500
@@ -169,8 +169,8 @@ class Watched:
                 del self.cells[resolution]
 
     def _tell(self, newest: Newest, resolution: int) -> None:
-        cells = self.world.cells(resolution, time.time())
-        self._put(newest, {"kind": "cells", "resolution": resolution, "cells": cells})
+        cells, more = self.world.cells(resolution, time.time())
+        self._put(newest, {"kind": "cells", "resolution": resolution, "cells": cells, "more": more})
 
     def _put(self, newest: Newest, message: dict[str, Any]) -> None:
         if newest.put(orjson.dumps(message)):
@@ -201,13 +201,25 @@ class Watched:
 
     async def _ask(self) -> None:
         who: dict[str, Any] = {"tenant": self._tenant, "limit": MAX_BROKERS}
-        brokers = (await ask(self._api.log, "coordinator", "brokers", **who))["brokers"]
+        announced = await ask(self._api.log, "coordinator", "brokers", **who)
+        brokers = announced["brokers"]
         activations = (await ask(self._api.log, "coordinator", "activations", **who))["activations"]
         active = {one["broker"]: one for one in activations}
-        sources = (await ask(self._api.log, "coordinator", "sources", **who))["sources"]
-        self.world.places = {one["name"]: place for one in sources if (place := _fixed(one["place"])) is not None}
+        self.world.places = await self._places(who)
         shown = [{**_broker(one), "active": _active(active.get(one["broker"]))} for one in brokers]
-        self._put(self.brokers, {"kind": "brokers", "brokers": shown})
+        self._put(self.brokers, {"kind": "brokers", "brokers": shown, "more": announced["count"] - len(shown)})
+
+    async def _places(self, who: dict[str, Any]) -> dict[str, tuple[float, float]]:
+        """Of announced sources, as many as a world has room for."""
+        found: dict[str, tuple[float, float]] = {}
+        after: str | None = None
+        for _ in range(MAX_SOURCES // MAX_BROKERS):
+            page = await ask(self._api.log, "coordinator", "sources", **who, after=after)
+            found |= {one["name"]: place for one in page["sources"] if (place := _fixed(one["place"])) is not None}
+            after = page["next"]
+            if after is None:
+                break
+        return found
 
 
 _SHOWN_OF_BROKER: Final = ("broker", "away", "sources", "place", "battery", "filters", "epoch", "counts")

@@ -3,12 +3,13 @@
 A point is a source's newest reading as browsers get it, encoded once:
 
     ["m7", 45.81, 15.97, 1731900000.3, {"NO2": 57, "room": "kit"}]     source, latitude, longitude, log time, values
+    ["m8", null, null, 1731900000.4, {"v1": 1, ...}, 3]                the same of one with three values more
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -87,7 +88,7 @@ class World:
         place = _place(row) or self.places.get(source)
         cell = before.cell if before is not None and before.place == place else _cell(place)
         lat, long = place or (None, None)
-        encoded = orjson.dumps([source, lat, long, round(at, 2), _shown(row)])
+        encoded = orjson.dumps([source, lat, long, round(at, 2), *_shown(row)])
         self.sources[source] = Point(encoded, place, cell)
         self.sources.move_to_end(source)
         self._changed.add(source)
@@ -147,8 +148,8 @@ class World:
             found[source] = [orjson.loads(point)[3:] for point in kept if point is not None]
         return found
 
-    def cells(self, resolution: int, at: float) -> list[list[Any]]:
-        """The cells in which there were readings in the ten minutes before: cell, readings, corners."""
+    def cells(self, resolution: int, at: float) -> tuple[list[list[Any]], int]:
+        """The cells in which there were readings in the ten minutes before: cell, readings, corners; how many more."""
         number = int(at // SLOT_SECONDS)
         total: Counter[str] = Counter()
         for slot in self._slots:
@@ -157,7 +158,8 @@ class World:
         coarse: Counter[str] = Counter()
         for cell, readings in total.items():
             coarse[h3.cell_to_parent(cell, min(resolution, RESOLUTION))] += readings
-        return [[cell, readings, _outline(cell)] for cell, readings in coarse.most_common(MAX_CELLS)]
+        found = [[cell, readings, _outline(cell)] for cell, readings in coarse.most_common(MAX_CELLS)]
+        return found, len(coarse) - len(found)
 
     def in_last_minute(self, now: float) -> int:
         """Readings."""
@@ -185,6 +187,13 @@ def _outline(cell: str) -> list[list[float]]:
     return [[round(lat, 5), round(long, 5)] for lat, long in corners(cell)]
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = [name for name in row if name not in _HIDDEN][:MAX_VALUES]
-    return {name[:MAX_TEXT]: value[:MAX_TEXT] if isinstance(value := row[name], str) else value for name in names}
+def _shown(row: Mapping[str, Any]) -> Iterator[Any]:
+    """Values; and how many more there are, if there are."""
+    names = [name for name in row if name not in _HIDDEN]
+    yield {_cut(name): _cut(value) if isinstance(value := row[name], str) else value for name in names[:MAX_VALUES]}
+    if len(names) > MAX_VALUES:
+        yield len(names) - MAX_VALUES
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"

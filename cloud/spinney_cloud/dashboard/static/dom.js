@@ -61,6 +61,9 @@ export const setNow = (seconds) => { ahead = seconds - Date.now() / 1000; };
 export const empty = (icon, title, text) =>
   h("div", { class: "empty" }, h("i", { class: "material-icons", "aria-hidden": "true" }, icon), h("strong", {}, title), h("p", {}, text));
 
+// Below a list that is cut: how much of it is left out.
+export const left = (n, what = "more") => n > 0 && h("p", { class: "note left-out" }, `and ${count(n)} ${what}`);
+
 export const icon = (name) => h("i", { class: "material-icons", "aria-hidden": "true" }, name);
 
 export function figure(label, value, note = "", tone = "") {

@@ -1,6 +1,6 @@
 // Mobile brokers with what is active on them; and for operators the cloud's own processes.
 
-import { $, count, empty, figure, h, may, number, percent } from "./dom.js";
+import { $, count, empty, figure, h, left, may, number, percent } from "./dom.js";
 import { on, state } from "./live.js";
 
 const NAMES = { gateway: "Gateway", matcher: "Matcher", coordinator: "Coordinator", delivery: "Delivery", http: "HTTP and page", pipeline: "Pipeline" };
@@ -32,6 +32,8 @@ function drawFigures() {
         : figure("Pipeline lag", "–", "no pipeline runs"),
       figure("Notifications delivered", count((counts.delivered || 0) + (counts.events || 0)), `${count(counts.delivery_dropped || 0)} dropped`));
   }
+  const { unseen = 0, forgotten = 0 } = state.overview || {};
+  if (unseen || forgotten) figures.push(figure("Left out of this page", count(unseen), `readings, too many at once; ${count(forgotten)} sources or half minutes forgotten, too many at all`, "bad"));
   $("health-figures").replaceChildren(...figures);
 }
 
@@ -40,12 +42,12 @@ function drawBrokers() {
     $("broker-rows").replaceChildren(empty("router", "No mobile broker yet", "One appears as soon as it announces itself: spinney mobile run"));
     return;
   }
-  $("broker-rows").replaceChildren(h("ul", { class: "plain" }, state.brokers.map(broker)));
+  $("broker-rows").replaceChildren(h("ul", { class: "plain" }, state.brokers.map(broker)), left(state.brokersMore) || "");
 }
 
 function broker(one) {
   const filters = one.active.length
-    ? h("details", { class: "filters" }, h("summary", {}, `${count(one.filters)} active ${one.filters === 1 ? "filter" : "filters"}`), h("ul", {}, one.active.map((text) => h("li", {}, h("code", {}, text)))))
+    ? h("details", { class: "filters" }, h("summary", {}, `${count(one.filters)} active ${one.filters === 1 ? "filter" : "filters"}`), h("ul", {}, one.active.map((text) => h("li", {}, h("code", {}, text)))), left(one.filters - one.active.length))
     : h("span", { class: "note" }, "no active filter: nothing needs to go up");
   return h("li", { class: "row" },
     h("span", { class: "state", dataset: { is: one.away ? "bad" : "good" } }, one.away ? "away" : "here"),

@@ -2,8 +2,8 @@
 
 import { about, now, setNow } from "./dom.js";
 
-export const sources = new Map(); // name -> {name, lat, long, time, values, came}
-export const state = { brokers: [], overview: null, cells: [], notes: [], notesSeen: 0, operations: null, series: {}, past: null, linked: false, frames: 0 };
+export const sources = new Map(); // name -> {name, lat, long, time, values, more, came}
+export const state = { brokers: [], brokersMore: 0, overview: null, cells: [], cellsMore: 0, notes: [], notesMore: 0, operations: null, series: {}, past: null, linked: false, frames: 0 };
 
 const MAX_NOTES = 200, MAX_TRAILS = 500, MAX_TRAIL = 60, TRAIL_SECONDS = 5;
 const listeners = new Map(), trails = new Map();
@@ -40,18 +40,20 @@ const takers = {
   points({ whole, items }) {
     if (whole) sources.clear();
     const came = performance.now();
-    for (const [name, lat, long, time, values] of items) {
-      sources.set(name, { name, lat, long, time, values, came: whole ? 0 : came });
+    for (const [name, lat, long, time, values, more = 0] of items) {
+      sources.set(name, { name, lat, long, time, values, more, came: whole ? 0 : came });
       follow(name, time, values);
     }
   },
   notes({ whole, items }) {
-    if (!whole) state.notesSeen += items.length;
-    state.notes = [...items.reverse(), ...(whole ? [] : state.notes)].slice(0, MAX_NOTES);
+    const all = [...items.reverse(), ...(whole ? [] : state.notes)];
+    state.notes = all.slice(0, MAX_NOTES);
+    if (whole) state.notesMore = items.length < MAX_NOTES ? 0 : null; // null: nobody has counted them
+    else if (state.notesMore !== null) state.notesMore += all.length - state.notes.length;
   },
   overview(message) { state.overview = message; setNow(message.now); },
-  cells(message) { state.cells = message.cells; },
-  brokers(message) { state.brokers = message.brokers; },
+  cells(message) { state.cells = message.cells; state.cellsMore = message.more; },
+  brokers(message) { state.brokers = message.brokers; state.brokersMore = message.more; },
   operations(message) { state.operations = message; },
   series(message) { Object.assign(state.series, message.series); },
   past(message) { state.past = message; },

@@ -1,6 +1,6 @@
 // The living map: sources, mobile brokers, cells by how much comes from them, and the hour to look back over.
 
-import { $, about, ago, at, chartLabel, count, empty, figure, h, icon, may, now, number, percent, shown, spark } from "./dom.js";
+import { $, about, ago, at, chartLabel, count, empty, figure, h, icon, left, may, now, number, percent, shown, spark } from "./dom.js";
 import { Dots, L, Land, ramp, token } from "./layers.js";
 import { numeric, on, say, series, sources, state, want } from "./live.js";
 import { note } from "./notifications.js";
@@ -123,7 +123,7 @@ function redraw() {
 
 function points() {
   if (!pastAt) return [...sources.values()];
-  return (state.past?.points || []).map(([name, lat, long, time, values]) => ({ name, lat, long, time, values, came: 0 }));
+  return (state.past?.points || []).map(([name, lat, long, time, values, more = 0]) => ({ name, lat, long, time, values, more, came: 0 }));
 }
 
 function drawDots() {
@@ -144,8 +144,8 @@ function measure() {
 
 function drawCells() {
   cells.clearLayers();
-  if (!visible.cells) return;
-  const found = pastAt ? state.past?.cells || [] : state.cells;
+  const found = visible.cells ? (pastAt ? state.past?.cells : state.cells) || [] : [], more = visible.cells && (pastAt ? state.past?.more : state.cellsMore);
+  $("cells-more").textContent = more ? `and ${count(more)} cells with fewer` : "";
   const most = Math.max(1, ...found.map(([, readings]) => readings));
   const colour = token("--cell");
   for (const [, readings, corners] of found) {
@@ -180,6 +180,7 @@ function makeTools() {
     h("label", { class: "field-inline" }, "Colour by", h("select", { id: "colour-by", onchange: (event) => { attribute = event.target.value; localStorage.setItem(LIKED, attribute); measure(); } })),
     h("div", { id: "legend", class: "legend" }),
     toggle("cells", "Reading density"),
+    h("span", { id: "cells-more", class: "note" }),
     toggle("brokers", "Mobile brokers"));
 }
 
@@ -194,11 +195,12 @@ function drawTools(names) {
 
 function drawFigures() {
   const seen = state.overview, activity = seen?.activity || [], live = [...sources.values()].filter((one) => one.time > now() - 900).length;
+  const placeless = [...sources.values()].filter((one) => one.lat === null).length;
   const { share, made } = spared();
   const figures = [
-    figure("Sources heard", count(live), `of ${count(sources.size)} known`),
+    figure("Sources heard", count(live), `of ${count(sources.size)} known${placeless ? `, ${count(placeless)} without a place` : ""}`),
     figure("Readings in the last minute", count(seen?.minute || 0), `${count(activity.reduce((sum, n) => sum + n, 0))} in the last hour`),
-    figure("Mobile brokers", count(state.brokers.filter((one) => !one.away).length), state.brokers.some((one) => one.away) ? `${state.brokers.filter((one) => one.away).length} away` : "all connected"),
+    figure("Mobile brokers", count(state.brokers.filter((one) => !one.away).length), state.brokers.some((one) => one.away) ? `${state.brokers.filter((one) => one.away).length} away` : state.brokersMore ? `and ${count(state.brokersMore)} more` : "all connected"),
     figure("Spared", made ? percent(share) : "–", made ? "of the messages were never sent" : "nothing counted yet", "good"),
   ];
   if (!state.brokers.length) figures[2] = figure("Mobile brokers", "0", "none announced yet");
@@ -226,9 +228,10 @@ function drawSelected() {
     const line = typeof value === "number" ? series(one.name, name) : [];
     return h("li", { class: "value" }, h("span", { class: "value-name" }, name), h("strong", {}, shown(value)), line.length > 1 ? spark(line, chartLabel(name, line)) : h("span"));
   });
+  const more = left(one.more, "values more");
   body.replaceChildren(
     h("p", { class: "selected-name" }, h("strong", {}, one.name), h("span", { class: "note" }, ago(one.time))),
-    h("ul", { class: "values" }, rows),
+    h("ul", { class: "values" }, rows), more || "",
     h("p", { class: "note" }, one.lat === null ? "Nobody says where it is." : `${one.lat.toFixed(5)}, ${one.long.toFixed(5)}`));
 }
 

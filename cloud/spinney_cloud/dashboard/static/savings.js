@@ -1,6 +1,6 @@
 // Sent against spared, tier by tier.
 
-import { $, bytes, count, empty, figure, h, number, percent } from "./dom.js";
+import { $, bytes, count, empty, figure, h, left, number, percent } from "./dom.js";
 import { on, state } from "./live.js";
 
 // Estimates of what sending costs a battery, in microcoulombs: of a message, and of each of its bytes.
@@ -49,7 +49,8 @@ function draw() {
   $("savings-sum").replaceChildren(
     figure("Spared below the cloud", made ? percent(share) : "–", made ? `of ${count(made)} messages` : "nothing counted yet", "good"),
     figure("Bytes spared", bytes(saved), "on radio and uplink"),
-    figure("Battery spared", `${number(Number(power.toPrecision(3)))} mAh`, "estimated"));
+    figure("Battery spared", `${number(Number(power.toPrecision(3)))} mAh`, "estimated"),
+    left(state.brokersMore, "mobile brokers more, which are not counted in here") || "");
   $("tiers").replaceChildren(...all.map(card));
 }
 

@@ -52,5 +52,5 @@ function row(one, names) {
       const line = series(one.name, name);
       return h("div", { class: "chart" }, h("span", { class: "value-name" }, name), h("strong", {}, shown(one.values[name])), spark(line, chartLabel(name, line)));
     })),
-    h("div", { class: "chips" }, [...numbers.slice(MAX_CHARTS).map((name) => [name, one.values[name]]), ...others].map(([name, value]) => h("span", { class: "tag" }, `${name} ${shown(value)}`))));
+    h("div", { class: "chips" }, [...numbers.slice(MAX_CHARTS).map((name) => [name, one.values[name]]), ...others].map(([name, value]) => h("span", { class: "tag" }, `${name} ${shown(value)}`)), one.more > 0 && h("span", { class: "note" }, `and ${count(one.more)} more`)));
 }

@@ -1,12 +1,12 @@
 // Subscriptions: written with a check at every pause, explained, tried on the last hour, kept, changed, ended.
 
-import { $, about, api, at, count, empty, h, icon, may, shown } from "./dom.js";
+import { $, about, api, at, count, empty, h, icon, left, may, shown } from "./dom.js";
 import { on } from "./live.js";
 import { note } from "./notifications.js";
 
-const PAUSE_MS = 250, EXPLAINED = 12, SHOWN = 50;
+const PAUSE_MS = 250, EXPLAINED = 12, SHOWN = 50, PAGE = 1000;
 const EXAMPLES = ["NO2 > 40", "WHEN temperature > 25 UNTIL temperature <= 22", "TOP 3 OVER 24h BY NO2 DESC", "distance(lat, long, 45.815, 15.977) < 500 AND pm25 > 20"];
-let timer = 0, asked = 0;
+let timer = 0, asked = 0, pages = 1;
 
 export function begin() {
   const text = h("textarea", { id: "text", rows: 3, spellcheck: "false", autocapitalize: "none", autocomplete: "off", "aria-describedby": "verdict", placeholder: EXAMPLES[0], oninput: changed, onscroll: scroll });
@@ -148,7 +148,7 @@ async function dryRun(text, where = refused) {
     const since = told.since ? `${count(told.readings)} readings since ${at(told.since)}` : "no reading in the last hour";
     outcome("history", `${count(told.count)} ${told.count === 1 ? "notification" : "notifications"} it would have been`,
       h("p", { class: "note" }, since + (told.cut.length ? ` (cut short: ${told.cut.join(", ")})` : "")),
-      h("ul", { class: "notes" }, told.notifications.slice(-SHOWN).reverse().map((one) => note({ ...one, sid: "it" }))));
+      h("ul", { class: "notes" }, told.notifications.slice(-SHOWN).reverse().map((one) => note({ ...one, sid: "it" }))), left(told.count - Math.min(SHOWN, told.notifications.length)));
   } catch (error) {
     $("outcome").replaceChildren();
     where(error);
@@ -159,20 +159,26 @@ async function dryRun(text, where = refused) {
 
 async function load() {
   try {
-    const everybody = may("operate") ? "&all_owners=true" : "";
-    draw(await api("GET", `/v1/subscriptions?limit=1000${everybody}`));
+    const everybody = may("operate") ? "&all_owners=true" : "", found = [];
+    let told = { next: "" };
+    for (let page = 0; page < pages && told.next !== null; page++) {
+      told = await api("GET", `/v1/subscriptions?limit=${PAGE}${everybody}${told.next && `&after=${encodeURIComponent(told.next)}`}`);
+      found.push(...told.subscriptions);
+    }
+    draw(found, told.next === null ? 0 : told.count - found.length);
   } catch (error) {
     $("kept-rows").replaceChildren(empty("cloud_off", "They cannot be shown now", error.message));
   }
 }
 
-function draw({ subscriptions, next }) {
+function draw(subscriptions, more) {
   if (!subscriptions.length) {
     $("kept-rows").replaceChildren(empty("rule", "No subscription yet", "Write one above: it takes a line."));
     return;
   }
   const newest = [...subscriptions].sort((a, b) => b.created - a.created);
-  $("kept-rows").replaceChildren(...[h("ul", { class: "plain" }, newest.map(row)), next && h("p", { class: "note" }, "There are more than are shown.")].filter(Boolean));
+  const next = more > 0 && h("button", { type: "button", class: "button", onclick: () => { pages += 1; load(); } }, `Show ${count(Math.min(PAGE, more))} more`);
+  $("kept-rows").replaceChildren(...[h("ul", { class: "plain" }, newest.map(row)), left(more), next].filter(Boolean));
 }
 
 function row(one) {
