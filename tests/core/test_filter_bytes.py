@@ -15,7 +15,7 @@ from strategies import COORDINATES, LATITUDES, filters, publications
 from spinney import parse_filter
 from spinney.boxes import Box, Constraint, Equals, Is, Prefix, Range, reach
 from spinney.expression import TRUE, Filter, Not, Spatial, Temporal, conjunction, properties
-from spinney.filter_bytes import filter_bytes, split
+from spinney.filter_bytes import ALL_TYPES, filter_bytes, split, types
 from spinney.geodesy import distance
 from spinney.lowering import X, Y, is_computed, spatial, temporal
 
@@ -54,6 +54,31 @@ def test_boxes_contain_every_publication_that_has_the_verdict(
         assert any_holds(found.boxes, publication)
     elif found.exact:
         assert not any_holds(found.boxes, publication)
+
+
+@given(filters(), publications())
+@example(parse_filter("a > 1 AND b IS NOT NULL"), {"a": 2.0, "b": "x"})
+@example(parse_filter("a = 'x' OR a > 5"), {"a": "x"})
+@example(parse_filter("a LIKE 'x%' AND b = TRUE"), {"a": "xy", "b": True})
+def test_a_value_of_a_type_that_a_filter_does_not_tell_apart_is_to_it_as_none(
+    condition: Filter, publication: dict[str, Any]
+) -> None:
+    seen = types(filter_bytes(condition))
+    told = {name: value for name, value in publication.items() if type(value) in seen.get(name, ())}
+    assert (condition.evaluate(told) is True) == (condition.evaluate(publication) is True)
+
+
+def test_the_types_that_a_filter_tells_apart() -> None:
+    condition = parse_filter("a > 1 AND b = 'x' AND c LIKE 'y%' AND d = TRUE AND e IS NOT NULL AND f IN (1, 'z')")
+    assert types(filter_bytes(condition)) == {
+        "a": {float},
+        "b": {str},
+        "c": {str},
+        "d": {bool},
+        "e": ALL_TYPES,
+        "f": {float, str},
+    }
+    assert types(filter_bytes(parse_filter("a * b > 1"))) == {"a": ALL_TYPES, "b": ALL_TYPES}
 
 
 @given(filters(), publications())

@@ -10,23 +10,28 @@ one with silent labels: its `raw` is what a replay must know of it, beside its t
     {"kind":"tick"}
 """
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported
+
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..cells import cell_at
 from ..names import UNIT_SUFFIX
-from ..records import Announced, Publications, Record, RecordError, Run, kind_of
+from ..records import Announced, Publications, Record, RecordError, kind_of
 from ..records import decode as decode_record
 from .row_groups import Group, groups_of, rows_of
-from .schema import CELL_RESOLUTION, COLUMNS, FORMS, LABELS, LAKE, PUBLICATIONS, RECORDS
+from .schema import CELL_RESOLUTION, COLUMNS, FORMS, LABELS, LAKE, RECORDS
 
 ROWS = 10_000
 """Of a batch, about."""
@@ -36,9 +41,6 @@ MAX_REASON = 500
 MAX_CELLS = 65_536
 """Places whose cell is remembered; most sources do not move."""
 _MICROSECONDS = 1_000_000
-
-_MAPS_AT = next(place for place, field in enumerate(PUBLICATIONS) if pa.types.is_map(field.type))
-"""Where the maps stand, one after the other."""
 
 
 @lru_cache(MAX_CELLS)
@@ -57,6 +59,7 @@ class Decoder:
         """Rows that were given, without the dead."""
         self.dead = 0
         self._columns: dict[str, list[Any]] = {}
+        self._pieces: list[_Piece] = []
         self._clear()
 
     # ---- taking
@@ -94,36 +97,23 @@ class Decoder:
         values = (sequence, arrival, _micros(arrival), kind, tenant, data)
         for name, value in zip(RECORDS.names, values, strict=True):
             self._columns[name].append(value)
+        self.rows += 1
         return 1
 
     def _take_runs(self, record: Publications, sequence: int, arrival: float, repeated: Collection[int]) -> None:
-        columns = self._columns
-        start = 0
+        ids, start = self._columns["id"], 0
+        said = (record.tenant, _micros(record.received), _micros(arrival), arrival, sequence)
         for run in record.runs:
-            places: Collection[int] = range(start, start + run.length)
-            if repeated:
-                places = [place for place in places if place not in repeated]
-            numbers = [run.first + place - start for place in places]
             prefix = f"{run.source}:{run.boot}:"
-            columns["id"] += [f"{prefix}{number}" for number in numbers]
-            columns["sequence"] += numbers
-            columns["log_row"] += places
-            self._fill(run, len(numbers))
+            for places in _stretches(range(start, start + run.length), repeated):
+                first = run.first + places.start - start
+                ids += [f"{prefix}{number}" for number in range(first, first + len(places))]
+                self._put(_Piece(len(places), first, places.start, run.source, run.boot, run.client, run.epoch, *said))
             start += run.length
-        count = start - len(repeated)
-        for name, value in (
-            ("tenant", record.tenant),
-            ("received", _micros(record.received)),
-            ("log_time", _micros(arrival)),
-            ("arrival", arrival),
-            ("log_seq", sequence),
-        ):
-            columns[name] += repeat(value, count)
 
-    def _fill(self, run: Run, count: int) -> None:
-        values = (("source", run.source), ("boot", run.boot), ("client", run.client), ("epoch", run.epoch))
-        for name, value in values:
-            self._columns[name] += repeat(value, count)
+    def _put(self, piece: _Piece) -> None:
+        self._pieces.append(piece)
+        self.rows += piece.rows
 
     def _take_group(self, group: Group) -> None:
         columns, count = self._columns, group.size
@@ -131,11 +121,11 @@ class Decoder:
         for name in COLUMNS:
             columns[name] += group.fixed.get(name, nothing)
         columns["cell"] += map(_cell, group.fixed.get("lat", nothing), group.fixed.get("long", nothing))
-        numbers, texts, flags, units = self._maps
-        numbers.put(group.numbers, count)
-        texts.put(group.texts, count)
-        flags.put(group.flags, count)
-        units.put(
+        maps = self._maps
+        maps["numbers"].put(group.numbers, count)
+        maps["texts"].put(group.texts, count)
+        maps["flags"].put(group.flags, count)
+        maps["units"].put(
             {
                 name.removesuffix(UNIT_SUFFIX): column
                 for name, column in group.texts.items()
@@ -176,11 +166,11 @@ class Decoder:
 
     def _append(self, known: dict[str, Any], sequence: int, arrival: float) -> None:
         """A row that is no publication."""
-        known |= {"log_seq": sequence, "arrival": arrival, "log_time": _micros(arrival)}
         self._fill_up()
         for name, column in self._columns.items():
             column.append(known.get(name))
-        for each in self._maps:
+        self._put(_Piece(1, tenant=known.get("tenant"), log_time=_micros(arrival), arrival=arrival, log_seq=sequence))
+        for each in self._maps.values():
             each.put({}, 1)
 
     def _fill_up(self) -> None:
@@ -191,25 +181,70 @@ class Decoder:
 
     # ---- giving
 
-    @property
-    def rows(self) -> int:
-        """How many wait to be given."""
-        return len(self._columns["log_seq"])
-
     def give(self) -> Iterator[pa.RecordBatch]:
         """All that was taken since the last time: a batch, or none."""
         if not self.rows:
             return
         self._fill_up()
-        arrays = [_array(column, self.schema.field(name).type) for name, column in self._columns.items()]
+        arrays = {name: _array(column, self.schema.field(name).type) for name, column in self._columns.items()}
         if self.schema is not RECORDS:
-            arrays[_MAPS_AT:_MAPS_AT] = [each.array() for each in self._maps]
+            arrays |= _spread(self._pieces, self.schema) | {name: each.array() for name, each in self._maps.items()}
         self._clear()
-        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        yield pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
     def _clear(self) -> None:
-        self._columns = {field.name: [] for field in self.schema if not pa.types.is_map(field.type)}
-        self._maps = tuple(_Map(field.type) for field in self.schema if pa.types.is_map(field.type))
+        self.rows = 0
+        """How many wait to be given."""
+        self._pieces = []
+        self._maps = {field.name: _Map(field.type) for field in self.schema if pa.types.is_map(field.type)}
+        elsewhere = {*self._maps, *(_Piece._fields if self._maps else ())}
+        self._columns = {name: [] for name in self.schema.names if name not in elsewhere}
+
+
+class _Piece(NamedTuple):
+    """Rows that follow one another in a run: what they share, and where they begin."""
+
+    rows: int
+    sequence: int | None = None
+    log_row: int | None = None
+    source: str | None = None
+    boot: int | None = None
+    client: str | None = None
+    epoch: int | None = None
+    tenant: str | None = None
+    received: int | None = None
+    log_time: int | None = None
+    arrival: float | None = None
+    log_seq: int | None = None
+
+
+_COUNTED = ("sequence", "log_row")
+"""What goes up by one with each row."""
+
+
+def _stretches(places: range, repeated: Collection[int]) -> Iterator[range]:
+    """What is left of them without the duplicates."""
+    start = places.start
+    for gap in sorted(place for place in repeated if place in places):
+        if gap > start:
+            yield range(start, gap)
+        start = gap + 1
+    if places.stop > start:
+        yield range(start, places.stop)
+
+
+def _spread(pieces: Sequence[_Piece], schema: pa.Schema) -> dict[str, pa.Array]:
+    """A row each of what pieces share."""
+    counts, *columns = zip(*pieces, strict=True)
+    lengths = np.array(counts)
+    piece = pa.array(np.repeat(np.arange(len(lengths)), lengths))
+    within = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+    found: dict[str, pa.Array] = {}
+    for name, column in zip(_Piece._fields[1:], columns, strict=True):
+        kind = schema.field(name).type
+        values = pa.array(column, kind).take(piece)
+        found[name] = pc.add(values, pa.array(within, kind)) if name in _COUNTED else values
+    return found
 
 
 class _Map:
@@ -217,25 +252,27 @@ class _Map:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
-        self._keys: list[str] = []
+        self._names: dict[str, int] = {}
+        self._alike: list[tuple[tuple[int, ...], int]] = []
+        """Of rows that follow one another and have the same entries: which, and how many rows."""
         self._items: list[Any] = []
-        self._offsets = [0]
 
     def put(self, columns: Mapping[str, Sequence[Any]], count: int) -> None:
         """So many rows, each with an entry of every column."""
-        start, width = len(self._keys), len(columns)
-        self._keys += tuple(columns) * count
+        names = tuple([self._names.setdefault(name, len(self._names)) for name in columns])
+        if self._alike and self._alike[-1][0] == names:
+            count += self._alike.pop()[1]
+        self._alike.append((names, count))
         self._items += chain.from_iterable(zip(*columns.values(), strict=True))
-        if width:
-            self._offsets += range(start + width, start + width * count + 1, width)
-        else:
-            self._offsets += repeat(start, count)
 
     def array(self) -> pa.Array:
         """All rows."""
-        keys = pa.array(self._keys, pa.string())
+        widths = np.repeat([len(names) for names, _ in self._alike], [count for _, count in self._alike])
+        offsets = np.concatenate(([0], widths.cumsum()))
+        places = np.concatenate([np.tile(np.array(names, int), count) for names, count in self._alike])
+        keys = pa.array(list(self._names), pa.string()).take(pa.array(places))
         items = _array(self._items, self._kind.item_type)
-        return pa.MapArray.from_arrays(pa.array(self._offsets, pa.int32()), keys, items)
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items)
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -14,7 +14,6 @@ matches the feed of a state or top-k subscription goes to the shard that keeps i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spinney import Label, Matcher, MatcherError, PublicationError
-from spinney.filter_bytes import FilterBytes
+from spinney.filter_bytes import FilterBytes, types
 
 from ..engine.batch import Batch
 from ..engine.batch import Reading as EngineReading
@@ -44,7 +43,7 @@ ROWS = 1_000
 """Of a batch, about; each is of a record."""
 
 _FROM_SOURCE = ("id", "source", *COLUMNS)
-_MAPS = ("numbers", "texts", "flags")
+_MAPS: Mapping[str, type] = {"numbers": float, "texts": str, "flags": bool}
 
 
 # ---- fused into the source's read
@@ -198,10 +197,14 @@ def pruned_columns(filters: Mapping[str, FilterBytes]) -> list[Column]:
     """What filters look at, and no more: columns, and single entries of the maps, `numbers:NO2`."""
     from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-    names = reduce(set.union, (set(each.names) for each in filters.values()), set[str]())
-    found = [F.col(name) for name in _FROM_SOURCE if name in names]
-    for name in sorted(names - set(_FROM_SOURCE)):
-        found += [F.try_element_at(kind, F.lit(name)).alias(f"{kind}:{name}") for kind in _MAPS]
+    looked_at: dict[str, frozenset[type]] = {}
+    for each in filters.values():
+        for name, kinds in types(each).items():
+            looked_at[name] = looked_at.get(name, frozenset()) | kinds
+    found = [F.col(name) for name in _FROM_SOURCE if name in looked_at]
+    for name in sorted(looked_at.keys() - set(_FROM_SOURCE)):
+        maps = [kind for kind, of in _MAPS.items() if of in looked_at[name]]
+        found += [F.try_element_at(kind, F.lit(name)).alias(f"{kind}:{name}") for kind in maps]
     return found
 
 

@@ -70,9 +70,9 @@ class Group:
 def groups_of(rows: Sequence[Any]) -> list[Group]:
     """Rows that follow one another and are alike, together; RecordError if one is no publication."""
     found: list[Group] = []
-    for place, row in enumerate(rows):
-        if row.__class__ is not dict:
-            raise RecordError(f"row {place}: a publication is an object, not {type(row).__name__}")
+    if not set(map(type, rows)) <= {dict}:
+        place, row = next((place, row) for place, row in enumerate(rows) if row.__class__ is not dict)
+        raise RecordError(f"row {place}: a publication is an object, not {type(row).__name__}")
     for names, alike in groupby(rows, key=tuple):
         some = list(alike)
         group = _group(names, some)

@@ -126,3 +126,40 @@ _PREDICATES: dict[type[Constraint], Callable[[int, Any], bytes]] = {
     Is: _is,
     Present: _present,
 }
+
+
+ALL_TYPES: frozenset[type] = frozenset({float, str, bool})
+_TYPES: dict[int, frozenset[type]] = {
+    1: frozenset({float}),
+    2: frozenset({str}),
+    3: frozenset({str}),
+    4: frozenset({bool}),
+    5: ALL_TYPES,
+}
+"""Of a predicate, by its number."""
+
+
+def types(filter_: FilterBytes) -> dict[str, frozenset[type]]:
+    """Of each attribute that a filter names, the types that it tells apart: a value of another is to it as none is."""
+    data, names = filter_
+    if data[3]:  # what the program looks at is not looked into
+        return dict.fromkeys(names, ALL_TYPES)
+    found: dict[str, frozenset[type]] = {}
+    at = 6 + sum(2 + len(name.encode()) for name in names)
+    (boxes,) = struct.unpack_from("<H", data, at)
+    at += 2
+    for _ in range(boxes):
+        count = data[at]
+        at += 1
+        for _ in range(count):
+            kind, attribute = struct.unpack_from("<BH", data, at)
+            found[names[attribute]] = found.get(names[attribute], frozenset()) | _TYPES[kind]
+            at += _predicate_size(data, at)
+    return found
+
+
+def _predicate_size(data: bytes, at: int) -> int:
+    if data[at] in (2, 3):
+        (length,) = struct.unpack_from("<I", data, at + 3)
+        return 7 + int(length)
+    return {1: 19, 4: 4, 5: 3}[data[at]]

@@ -35,7 +35,7 @@ from .table import Table, number
 
 SUBSCRIPTIONS = 10_000
 RECORDS, ROWS = 20_000, 100
-FRAME_RECORDS = 8_000
+FRAME_RECORDS = 16_000
 """Of these, as many as a frame of Spark's is made of."""
 SAMPLE = 20_000
 """Readings that are joined: more would take too long."""
@@ -198,7 +198,7 @@ def _hop(spark: SparkSession, where: Where, progress: Progress) -> dict[str, Any
     progress("the hop with matching")
     match, found = _best(match_frame(frame, filters).count)
     progress(f"Spark's own join of {SAMPLE:,} readings")
-    sample = frame.limit(SAMPLE).persist()
+    sample = frame.limit(SAMPLE).repartition(2).persist()
     count = sample.count()
     join, joined = _best(_joined(spark, sample).count)
     if (matched := match_frame(sample, filters).count()) != joined:
