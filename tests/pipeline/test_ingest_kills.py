@@ -80,14 +80,20 @@ def children(pid: int) -> list[psutil.Process]:
 def victims(pid: int, what: str) -> list[psutil.Process]:
     """Whom to kill: the driver, its JVM, one of Spark's Python processes, or all at once."""
     family = children(pid)
-    java = [each for each in family if each.name() == "java"]
     if what == "driver":
         return [psutil.Process(pid)]
     if what == "JVM":
-        return java
+        return [each for each in family if name_of(each) == "java"]
     if what == "worker":
-        return [each for each in family if each.name().startswith("python")][-1:]
+        return [each for each in family if name_of(each).startswith("python")][-1:]
     return [psutil.Process(pid), *family]
+
+
+def name_of(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:  # Java's helpers live for a moment
+        return ""
 
 
 class Driver:
