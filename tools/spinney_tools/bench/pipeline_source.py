@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spinney_cloud.cells import cell_at
-from spinney_cloud.names import LOG
+from spinney_cloud.names import LOG, UNIT_SUFFIX
 from spinney_cloud.pipeline.direct_get import DirectGet, LogServer, connection
 from spinney_cloud.pipeline.ingest import Ingest, Plan
 from spinney_cloud.pipeline.lake import Lake
+from spinney_cloud.pipeline.row_groups import groups_of, rows_of
 from spinney_cloud.pipeline.schema import CELL_RESOLUTION, COLUMNS, PUBLICATIONS, ddl
 from spinney_cloud.pipeline.session import session, stop
 from spinney_cloud.pipeline.source import LogBatchReader, Options, readings, register
@@ -74,7 +74,7 @@ class Measurement:
 
 
 class TupleReader(LogBatchReader):
-    """The same readings as Python's tuples, which Spark makes into rows."""
+    """The same readings, as much looked at, as Python's tuples, which Spark makes into rows."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         for message, arrival, repeated, _ in readings(connection(self.options.server), partition.value):
@@ -85,7 +85,8 @@ class TupleReader(LogBatchReader):
 
 def _tuples(record: Publications, sequence: int, arrival: float, repeated: Any) -> Iterator[tuple[Any, ...]]:
     received, at = datetime.fromtimestamp(record.received, UTC), datetime.fromtimestamp(arrival, UTC)
-    rows = orjson.loads(record.rows)
+    rows = rows_of(record)
+    groups_of(rows)  # which refuses what is no publication
     place = -1
     for run in record.runs:
         for step in range(run.length):
@@ -116,7 +117,7 @@ def _tuples(record: Publications, sequence: int, arrival: float, repeated: Any) 
                 {key: float(value) for key, value in others if value.__class__ in (int, float)},
                 {key: value for key, value in others if value.__class__ is str},
                 {key: value for key, value in others if value.__class__ is bool},
-                {},
+                {key.removesuffix(UNIT_SUFFIX): value for key, value in others if key.endswith(UNIT_SUFFIX)},
             )
 
 
