@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import socket
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from spinney_mobile import doctor
 from spinney_mobile.settings import Settings
 from spinney_tools import up
 from spinney_tools.up import running
-from spinney_tools.up.folder import MARK, MIN_FREE_BYTES, PARTS, Folder
+from spinney_tools.up.folder import MARK, MIN_FREE_BYTES, PARTS, Folder, UpError
 from spinney_tools.up.plan import SQUARES, Plan
 from spinney_tools.up.weather import Weather
 
@@ -132,6 +134,31 @@ def test_fresh_forgets_what_was_made_and_nothing_else(tmp_path: Path) -> None:
         assert [*folder.part("cloud").iterdir()] == []
         assert (tmp_path / "mine.txt").exists()
         assert {each.name for each in tmp_path.iterdir() if each.is_dir()} == set(PARTS)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_directory_with_no_more_than_the_launchers_answer_is_taken_and_the_answer_kept(
+    tmp_path: Path, fresh: bool
+) -> None:
+    answer = tmp_path / "pipeline-wanted"
+    answer.write_text("yes")
+    with Folder(tmp_path, fresh=fresh):
+        assert answer.read_text() == "yes"
+
+
+def test_a_start_that_was_cut_short_does_not_stand_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", no_room)
+        with pytest.raises(UpError, match="No space left on device"):
+            Folder(tmp_path)
+    with Folder(tmp_path) as folder:
+        assert folder.part("cloud").is_dir()
+
+
+def no_room(path: Path, _to: Path) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 # ---- the city ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from .plan import Plan, Square
 MARK: Final = "spinney-up.json"
 """Says that the directory is ours, and what was made in it."""
 FORMAT: Final = 1
+BEFORE_MARK: Final = {"lock", f"{MARK}.part", "pipeline-wanted"}
+"""What may be there before the mark: of a start that was cut short, and the launcher's answer to its one question."""
 PARTS: Final = ("cloud", "city", "brokers", "log", "run")
 CONNECTIONS: Final = 6
 """Of a mobile broker at one time: what good adapters manage."""
@@ -41,7 +43,7 @@ class Folder:
 
     def _take(self, fresh: bool) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not (self.path / MARK).exists() and any(each.name != "lock" for each in self.path.iterdir()):
+        if not (self.path / MARK).exists() and not {each.name for each in self.path.iterdir()} <= BEFORE_MARK:
             raise UpError(f"{self.path} has other files in it; choose another directory with --data")
         with ExitStack() as exits:
             self._lock = exits.enter_context(self._locked())
@@ -55,9 +57,9 @@ class Folder:
             for part in PARTS:
                 shutil.rmtree(self.path / part, ignore_errors=True)
         self._look_at_room()
+        self.note(format=FORMAT)  # before there is anything that would look like somebody else's
         for part in PARTS:
             (self.path / part).mkdir(exist_ok=True)
-        self.note(format=FORMAT)
 
     def _locked(self) -> IO[str]:
         lock = os.fdopen(os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
