@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from subprocess import PIPE
 from types import ModuleType
@@ -21,6 +20,7 @@ from typing import Any
 
 import cffi
 import pytest
+from launchers import launcher_of
 
 from spinney_tools import test as test_command
 
@@ -71,15 +71,6 @@ def make_clone(top: Path) -> Path:
     (top / "native/src/one.c").write_text('#include "spinney.h"\nint spinney_one(void) { return 1; }\n')
     (top / "tests/core/test_one.py").write_text("")
     return top
-
-
-def launcher_of(top: Path) -> ModuleType:
-    loader = SourceFileLoader("launcher", str(top / "spinney"))
-    spec = importlib.util.spec_from_loader("launcher", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 # Where these tests run is no part of a clone's own environment.
