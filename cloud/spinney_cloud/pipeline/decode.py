@@ -44,7 +44,8 @@ _MICROSECONDS = 1_000_000
 
 
 @lru_cache(MAX_CELLS)
-def _cell(lat: float | None, long: float | None) -> str | None:
+def cell_of(lat: float | None, long: float | None) -> str | None:
+    """The H3 cell of a place; None where there is none."""
     if lat is None or long is None or not (-90 <= lat <= 90 and -180 <= long <= 180):
         return None
     return cell_at(lat, long, CELL_RESOLUTION)
@@ -120,7 +121,7 @@ class Decoder:
         nothing = (None,) * count
         for name in COLUMNS:
             columns[name] += group.fixed.get(name, nothing)
-        columns["cell"] += map(_cell, group.fixed.get("lat", nothing), group.fixed.get("long", nothing))
+        columns["cell"] += map(cell_of, group.fixed.get("lat", nothing), group.fixed.get("long", nothing))
         maps = self._maps
         maps["numbers"].put(group.numbers, count)
         maps["texts"].put(group.texts, count)

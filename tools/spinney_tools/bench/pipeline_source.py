@@ -19,16 +19,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spinney_cloud.cells import cell_at
 from spinney_cloud.names import LOG, UNIT_SUFFIX
+from spinney_cloud.pipeline.decode import cell_of
 from spinney_cloud.pipeline.direct_get import DirectGet, LogServer, connection
 from spinney_cloud.pipeline.ingest import Ingest, Plan
 from spinney_cloud.pipeline.lake import Lake
-from spinney_cloud.pipeline.row_groups import groups_of, rows_of
-from spinney_cloud.pipeline.schema import CELL_RESOLUTION, COLUMNS, PUBLICATIONS, ddl
+from spinney_cloud.pipeline.row_groups import rows_of
+from spinney_cloud.pipeline.schema import COLUMNS, PUBLICATIONS, ddl
 from spinney_cloud.pipeline.session import session, stop
 from spinney_cloud.pipeline.source import LogBatchReader, Options, readings, register
-from spinney_cloud.records import Publications, decode
+from spinney_cloud.records import Publications, RecordError, decode
 
 from .machine import describe
 from .pipeline_log import endpoints, fill, log_server
@@ -44,6 +44,8 @@ PER_SECOND, MESSAGE_ROWS = 100, 10
 WARM_SECONDS, SECONDS = 10.0, 25.0
 P50_MS, P99_MS = 200.0, 400.0
 WAIT_SECONDS = 120.0
+_ELSEWHERE = frozenset({"id", "source", *COLUMNS})
+"""Attributes that are columns of their own."""
 
 Progress = Callable[[str], None]
 
@@ -74,7 +76,7 @@ class Measurement:
 
 
 class TupleReader(LogBatchReader):
-    """The same readings, as much looked at, as Python's tuples, which Spark makes into rows."""
+    """The same readings as Python's tuples, which Spark makes into rows: as quick as they are made without columns."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         for message, arrival, repeated, _ in readings(connection(self.options.server), partition.value):
@@ -86,7 +88,6 @@ class TupleReader(LogBatchReader):
 def _tuples(record: Publications, sequence: int, arrival: float, repeated: Any) -> Iterator[tuple[Any, ...]]:
     received, at = datetime.fromtimestamp(record.received, UTC), datetime.fromtimestamp(arrival, UTC)
     rows = rows_of(record)
-    groups_of(rows)  # which refuses what is no publication
     place = -1
     for run in record.runs:
         for step in range(run.length):
@@ -94,7 +95,6 @@ def _tuples(record: Publications, sequence: int, arrival: float, repeated: Any) 
             if place in repeated:
                 continue
             row = rows[place]
-            others = [(key, value) for key, value in row.items() if key not in (*COLUMNS, "id", "source")]
             lat, long = row.get("lat"), row.get("long")
             yield (
                 row["id"],
@@ -105,7 +105,7 @@ def _tuples(record: Publications, sequence: int, arrival: float, repeated: Any) 
                 row.get("type"),
                 lat,
                 long,
-                None if lat is None or long is None else cell_at(lat, long, CELL_RESOLUTION),
+                cell_of(lat, long),
                 record.tenant,
                 run.client,
                 run.epoch,
@@ -114,11 +114,31 @@ def _tuples(record: Publications, sequence: int, arrival: float, repeated: Any) 
                 arrival,
                 sequence,
                 place,
-                {key: float(value) for key, value in others if value.__class__ in (int, float)},
-                {key: value for key, value in others if value.__class__ is str},
-                {key: value for key, value in others if value.__class__ is bool},
-                {key.removesuffix(UNIT_SUFFIX): value for key, value in others if key.endswith(UNIT_SUFFIX)},
+                *_maps(row),
             )
+
+
+def _maps(row: dict[str, Any]) -> tuple[dict[str, float], dict[str, str], dict[str, bool], dict[str, str]]:
+    """Numbers, texts, flags and units, in one go through the attributes."""
+    numbers: dict[str, float] = {}
+    texts: dict[str, str] = {}
+    flags: dict[str, bool] = {}
+    units: dict[str, str] = {}
+    for name, value in row.items():
+        kind = value.__class__
+        if name in _ELSEWHERE:
+            continue
+        if kind is float or kind is int:
+            numbers[name] = float(value)
+        elif kind is str:
+            texts[name] = value
+            if name.endswith(UNIT_SUFFIX) and name.removesuffix(UNIT_SUFFIX) in row:
+                units[name.removesuffix(UNIT_SUFFIX)] = value
+        elif kind is bool:
+            flags[name] = value
+        elif value is not None:
+            raise RecordError(f"{name}: a value is a number, a string or a boolean, not {kind.__name__}")
+    return numbers, texts, flags, units
 
 
 class TupleSource(DataSource):
