@@ -144,6 +144,7 @@ def _expected(kind: Any) -> str:
         model.Count: "a whole number above 0",
         model.Port: "a port from 0 to 65535",
         model.Place: "a folder, or a URL such as s3://bucket/lake",
+        model.Origin: "a URL such as https://spinney.example.org, without a path",
         model.SyncInterval: "a time such as 500ms or 10s, or always",
         bool: "true or false",
         str: "text",

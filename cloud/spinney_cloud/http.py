@@ -40,7 +40,8 @@ async def serve(service: Service) -> None:
     async with await NatsLog.connect(service.endpoints, name=service.name) as nats_log, NoteFeed(nats_log) as feed:
         sessions = Sessions(read_secrets(service.settings.data), service.settings.dashboard.session)
         users = UsersFile(service.settings.data)
-        door = Door(users.current, service.settings.security.anonymous, service.metrics, sessions)
+        settings = service.settings
+        door = Door(users.current, settings.security.anonymous, service.metrics, sessions, settings.http.public_url)
         streams = Streams(feed)
         service.metrics.register(streams)
         api = Api(service, nats_log, door, SlowWork(), streams)

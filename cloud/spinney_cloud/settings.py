@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_ORIGIN = re.compile(r"(https?)://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?")
+_USUAL_PORTS = {"http": 80, "https": 443}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _BYTES = {
     "b": 1,
@@ -35,11 +37,21 @@ def _bytes(value: Any) -> Any:
     return round(float(found[1]) * _BYTES[found[2].lower()]) if found and found[2].lower() in _BYTES else value
 
 
+def _origin(value: str) -> str:
+    """As browsers say it: in small letters, without the port that goes without saying."""
+    found = _ORIGIN.fullmatch(value.lower())
+    if found is None:
+        raise ValueError("a URL such as https://spinney.example.org, without path, name or password")
+    scheme, host, port = found.groups()
+    return f"{scheme}://{host}" + (f":{int(port)}" if port and int(port) != _USUAL_PORTS[scheme] else "")
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 SyncInterval = Annotated[str, Field(pattern=r"^(\d+(ms|s|m|h)|always)$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
+Origin = Annotated[str, AfterValidator(_origin)]
 Place = Annotated[str, Field(min_length=1)]
 """A folder, or the URL of one."""
 
@@ -115,6 +127,9 @@ class Http(Section):
     port: Port = 8080
     """0: any free one."""
     tls: Tls = Tls()
+    public_url: Origin | None = None
+    """Where browsers find us behind a reverse proxy, such as https://spinney.example.org. Only pages from there are
+    ours then, and without users nobody is let in."""
     max_body: Bytes = 4 * 1024 * 1024
     """The largest body of a request."""
     max_connections: Count = 2_000

@@ -46,13 +46,17 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     assert found.sources["http.max_connections"] == f"{tmp_path}/cloud.toml:4: http.max_connections"
 
 
+SHAPED = {"nats.sync_interval": "1s", "http.public_url": "https://spinney.example"}
+"""Settings that not every text is one of."""
+
+
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_each_setting_has_a_flag_and_a_variable_that_set_it(key: Any, tmp_path: Path) -> None:
     samples = {"int": "7", "float": "7", "bool": "true", "str": "text", "Path": str(tmp_path)}
     samples = {"MinLen": str(tmp_path), **samples}  # a place
     value = key.expected.removeprefix("one of ").partition(",")[0] if key.expected.startswith("one of") else None
     if value is None:
-        value = "1s" if key.name == "nats.sync_interval" else next(v for k, v in samples.items() if k in repr(key.kind))
+        value = SHAPED.get(key.name) or next(v for k, v in samples.items() if k in repr(key.kind))
     by_flag = configure({key.name: value}, {})
     by_variable = configure({}, {key.variable: value})
     assert by_flag.settings == by_variable.settings
@@ -103,6 +107,28 @@ def test_the_log_waits_for_a_pipeline_that_is_run_unless_it_is_told_not_to() -> 
 )
 def test_times_and_sizes_are_written_as_people_do(name: str, text: Any, value: Any) -> None:
     assert value_of(configure({name: text}, {}).settings, KEYS[name]) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("https://Spinney.Example.org/", "https://spinney.example.org"),
+        ("https://spinney.example:443", "https://spinney.example"),
+        ("http://spinney.example:80", "http://spinney.example"),
+        ("http://spinney.example:443", "http://spinney.example:443"),
+        ("https://[2001:DB8::7]:8443", "https://[2001:db8::7]:8443"),
+    ],
+)
+def test_the_public_url_is_kept_as_browsers_say_it(text: str, origin: str) -> None:
+    assert configure({"http.public_url": text}, {}).settings.http.public_url == origin
+
+
+@pytest.mark.parametrize(
+    "text", ["spinney.example", "ftp://h", "https://h/path", "https://u:p@h", "https://*", "https://h:", "https://"]
+)
+def test_a_public_url_that_no_browser_would_say_is_refused(tmp_path: Path, text: str) -> None:
+    [problem] = told(tmp_path, {"http.public_url": text})
+    assert "expected: a URL such as https://spinney.example.org, without a path" in problem
 
 
 def test_an_empty_variable_gives_nothing() -> None:

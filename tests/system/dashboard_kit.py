@@ -228,9 +228,9 @@ def page_cloud(folder: Path, *names: str, **settings: Any) -> Iterator[Cloud]:
 
 
 @contextmanager
-def chromium(playwright: Playwright) -> Iterator[Browser]:
+def chromium(playwright: Playwright, *arguments: str) -> Iterator[Browser]:
     """Debian's, headless."""
-    browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
+    browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=[*ARGUMENTS, *arguments])
     try:
         yield browser
     finally:

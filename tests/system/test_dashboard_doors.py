@@ -100,9 +100,18 @@ def test_without_users_the_page_is_this_machines_own(alone: Cloud) -> None:
     with alone.client() as client:
         page = client.get("/", follow_redirects=True)
         assert (page.status_code, page.url.path) == (200, "/dashboard/")
+        assert client.get("/dashboard").headers["location"] == "/dashboard/"  # no host: a proxy may have another
         assert "Subscriptions" in page.text
         assert client.get("/dashboard/login").headers["location"] == "/dashboard/"
         assert client.get("/dashboard/", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_without_users_nobody_is_let_in_where_a_proxy_may_be(tmp_path: Path) -> None:
+    with cloud(tmp_path, "http", http={"public_url": "https://spinney.example"}) as running, running.client() as client:
+        assert client.get("/dashboard/").status_code == 401
+        assert client.get("/v1/sources").status_code == 401
+        assert opened(running, "/dashboard/live", running.url) == 403
+        assert opened(running, "/dashboard/live", "https://spinney.example") == 403
 
 
 def test_with_users_only_the_login_is_for_everybody(guarded: Cloud) -> None:
@@ -130,7 +139,7 @@ def test_a_login_gives_a_cookie_that_no_script_sees(guarded: Cloud) -> None:
             refused = httpx.post(f"{guarded.url}/dashboard/login", data=wrong, headers=origin)
             assert (refused.headers["location"], refused.headers.get("set-cookie")) == ("/dashboard/login#wrong", None)
         strange = httpx.post(f"{guarded.url}/dashboard/login", data=form, headers={"Origin": "http://evil.example"})
-        assert "set-cookie" not in strange.headers
+        assert (strange.headers["location"], "set-cookie" in strange.headers) == ("/dashboard/login#elsewhere", False)
 
 
 def test_a_cookie_does_for_the_api_what_its_page_asks_and_no_other_site(guarded: Cloud, users: Users) -> None:
@@ -146,6 +155,21 @@ def test_a_cookie_does_for_the_api_what_its_page_asks_and_no_other_site(guarded:
         assert explain(Origin="null") == 403
         assert explain() == 403  # browsers always say from where they post
         assert client.get("/metrics", headers=cookie).status_code == 403  # her role is asked as ever
+
+
+def test_a_password_that_a_browser_kept_serves_no_other_site(guarded: Cloud) -> None:
+    body = {"subscription": "temp > 3", "publication": {"temp": 4}}
+    with guarded.client(auth=("sue", "secret of sue")) as client:
+
+        def explain(**headers: str) -> int:
+            return client.post("/v1/explain", json=body, headers=headers).status_code
+
+        assert explain() == 200  # a program
+        assert explain(Origin=guarded.url) == 200
+        for origin in ("http://evil.example", "null"):
+            assert explain(Origin=origin) == 403
+            bodiless = client.post("/v1/subscriptions/any/disable", headers={"Origin": origin})  # a form can send that
+            assert bodiless.status_code == 403
 
 
 def _another_end(cookie: str) -> str:

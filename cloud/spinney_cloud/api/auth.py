@@ -84,8 +84,10 @@ class Door:
         anonymous: str,
         registry: CollectorRegistry,
         sessions: Sessions | None = None,
+        public_url: str | None = None,
     ) -> None:
         self.sessions = sessions
+        self._public_url = public_url
         self._users = users
         self._anonymous = anonymous
         self._key = secrets.token_bytes(32)
@@ -113,19 +115,24 @@ class Door:
                 return self._by_session(connection, users)
         if caller is None:
             raise self._stranger("wrong", "no such user, or another password or token")
+        if scheme.lower() == "basic" and "origin" in connection.headers and not self.is_own_page(connection):
+            raise self._foreign()  # a browser that was asked for a password sends it along wherever it is led
         return caller
 
     def _by_session(self, connection: HTTPConnection, users: Users) -> Caller:
         cookie = connection.cookies.get(COOKIE)
         if cookie is None or self.sessions is None:
             raise self._stranger("none", "say who you are: a bearer token, or name and password", connection)
-        if not is_own_page(connection):
-            self._refused.labels("page").inc()
-            raise Problem(403, "a page of another site is not let in")
+        if not self.is_own_page(connection):
+            raise self._foreign()
         user = self.sessions.user(users, cookie, time.time())
         if user is None:
             raise self._stranger("session", "the session is over: log in again", connection)
         return Caller(user.name, user.role, user.tenant)
+
+    def is_own_page(self, connection: HTTPConnection) -> bool:
+        """Whether what a browser sends comes from our own page."""
+        return is_own_page(connection, self._public_url)
 
     @property
     def has_users(self) -> bool:
@@ -180,18 +187,23 @@ class Door:
             ways = 'Bearer realm="spinney"'  # our page asks for the password itself; a browser would, too
         return Problem(401, detail, headers={"WWW-Authenticate": ways})
 
+    def _foreign(self) -> Problem:
+        self._refused.labels("page").inc()
+        return Problem(403, "a page of another site is not let in")
+
     def _nobody_else(self, connection: HTTPConnection) -> Caller:
         """Only from this machine, and from no page that another machine's site has put into a browser here."""
         host = connection.client.host if connection.client else ""
         if self._anonymous == "never" or not is_loopback(host):
             raise self._stranger("anonymous", "there are no users yet: only this machine's own programs are let in")
+        if self._public_url is not None or any(map(_is_of_a_proxy, connection.headers)):
+            raise self._stranger("anonymous", "there are no users yet: nobody is let in through a proxy")
         name = connection.headers.get("host", "")
         origin = connection.headers.get("origin")
         scheme = connection.scope.get("scheme", "http")
         own = f"{_PAGE_SCHEMES.get(scheme, scheme)}://{name}"
         if not is_loopback(_host_of(name)) or origin not in (None, own):
-            self._refused.labels("page").inc()
-            raise Problem(403, "a page of another site is not let in")
+            raise self._foreign()
         return NOBODY_ELSE
 
     async def _by_password(self, users: Users, given: str) -> Caller | None:
@@ -236,6 +248,11 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return address.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+def _is_of_a_proxy(header: str) -> bool:
+    """Behind a proxy on this machine everybody comes over loopback."""
+    return header in ("forwarded", "via", "x-real-ip") or header.startswith("x-forwarded-")
 
 
 def _host_of(name: str) -> str:

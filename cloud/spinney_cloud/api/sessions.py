@@ -46,9 +46,11 @@ class Sessions:
         return blake2b(said.encode(), key=self._key, digest_size=32).hexdigest()
 
 
-def is_own_page(connection: HTTPConnection) -> bool:
-    """Whether what carries a cookie comes from our own page: browsers say so wherever it matters."""
+def is_own_page(connection: HTTPConnection, public_url: str | None) -> bool:
+    """Whether what a browser sends comes from our own page: browsers say so wherever it matters."""
     origin = connection.headers.get("origin")
     if origin is None:
         return connection.scope["type"] == "http" and connection.scope["method"] in _READS
+    if public_url is not None:
+        return origin == public_url
     return urlsplit(origin).netloc == connection.headers.get("host", "")

@@ -18,7 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..api.auth import Door
 from ..api.errors import Problem
-from ..api.sessions import is_own_page
 from ..settings import Dashboard
 
 BASE: Final = "/dashboard"
@@ -78,7 +77,7 @@ class Guard:
         connection = HTTPConnection(scope)
         try:
             caller = await self._door.caller(connection)
-            if not is_own_page(connection):
+            if not self._door.is_own_page(connection):
                 raise Problem(403, "a page of another site is not let in")
         except Problem:
             await receive()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,12 +22,17 @@ from ..api.context import Api, reply
 from ..api.errors import Problem, install
 from ..api.explaining import read_subscription
 from ..api.models import MAX_TEXT
-from ..api.sessions import COOKIE, is_own_page
+from ..api.sessions import COOKIE
 from . import shell
 from .guard import BASE, LOGIN, Guard, Nonces
 from .live import Live
 
+log = logging.getLogger(__name__)
+
 STATIC: Final = Path(__file__).parent / "static"
+ELSEWHERE: Final = (
+    "a login from the page at %r is refused: behind a reverse proxy, http.public_url says where the page is"
+)
 MAX_FORM: Final = 4_096
 """Bytes of a name and a password."""
 RECONNECT_SECONDS: Final = 30.0
@@ -56,7 +62,8 @@ async def dashboard(app: FastAPI, api: Api) -> AsyncIterator[None]:
         reconnect_timeout=RECONNECT_SECONDS,
         show_welcome_message=False,
     )
-    app.add_route("/", _to_page, include_in_schema=False)
+    for path in ("/", BASE):  # or else the way to the page would name scheme and host, which a proxy may hide
+        app.add_route(path, _to_page, include_in_schema=False)
     zipped = GZipMiddleware(Nonces(page), minimum_size=1_000)
     app.mount(BASE, Guard(zipped, api.door, lambda: api.service.settings.dashboard))
     async with page.router.lifespan_context(page):
@@ -102,12 +109,15 @@ async def _log_in(request: Request) -> Response:
     body = await request.body()
     fields = parse_qs(body[:MAX_FORM].decode(errors="replace"))
     name, password = (fields.get(field, [""])[0] for field in ("name", "password"))
-    cookie = await door.log_in(name, password) if is_own_page(request) else None
+    if not door.is_own_page(request):
+        log.warning(ELSEWHERE, request.headers.get("origin"))
+        return RedirectResponse(f"{LOGIN}#elsewhere", 303)
+    cookie = await door.log_in(name, password)
     if cookie is None:
         return RedirectResponse(f"{LOGIN}#wrong", 303)
     response = RedirectResponse(f"{BASE}/", 303)
     lifetime = door.sessions.lifetime_seconds if door.sessions is not None else 0.0
-    secure = request.url.scheme == "https"
+    secure = request.headers.get("origin", "").startswith("https:")  # as the browser sees it, also through a proxy
     response.set_cookie(
         COOKIE, cookie, max_age=int(lifetime), path="/", secure=secure, httponly=True, samesite="strict"
     )
