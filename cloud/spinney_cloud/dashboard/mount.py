@@ -30,9 +30,6 @@ from .live import Live
 log = logging.getLogger(__name__)
 
 STATIC: Final = Path(__file__).parent / "static"
-ELSEWHERE: Final = (
-    "a login from the page at %r is refused: behind a reverse proxy, http.public_url says where the page is"
-)
 MAX_FORM: Final = 4_096
 """Bytes of a name and a password."""
 RECONNECT_SECONDS: Final = 30.0
@@ -110,7 +107,8 @@ async def _log_in(request: Request) -> Response:
     fields = parse_qs(body[:MAX_FORM].decode(errors="replace"))
     name, password = (fields.get(field, [""])[0] for field in ("name", "password"))
     if not door.is_own_page(request):
-        log.warning(ELSEWHERE, request.headers.get("origin"))
+        origin = request.headers.get("origin")
+        log.warning("a login from the page at %s is refused; http.public_url says where it is behind a proxy", origin)
         return RedirectResponse(f"{LOGIN}#elsewhere", 303)
     cookie = await door.log_in(name, password)
     if cookie is None:
