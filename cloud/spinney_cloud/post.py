@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from typing import Final
 
@@ -18,6 +19,8 @@ ANSWER_SECONDS: Final = 10.0
 """Without an answer for so long, a message is sent again: it may then arrive twice."""
 RETRY_SECONDS: Final = 0.1
 """How often messages are looked through that nobody took, or that were not answered."""
+_AT_ONCE: Final = -math.inf
+"""Instead of when it was sent: it is to be sent again. The loop's clock may begin with the machine, so 0 is no such."""
 
 
 class _Letter:
@@ -27,8 +30,8 @@ class _Letter:
         self.subject = subject
         self.data = data
         self.future = future
-        self.sent = 0.0
-        """Of the loop's clock; 0 while it is to be sent again."""
+        self.sent = _AT_ONCE
+        """Of the loop's clock."""
 
 
 class Post:
@@ -82,7 +85,7 @@ class Post:
     def _on_change(self) -> None:
         """What was under way when the connection ended may be lost."""
         for letter in self._letters.values():
-            letter.sent = 0.0
+            letter.sent = _AT_ONCE
 
     def _send(self, number: int, letter: _Letter) -> None:
         letter.sent = self._loop.time()
@@ -94,7 +97,7 @@ class Post:
         if letter is None:
             return
         if headers is not None and (headers.startswith(b"NATS/1.0 503") or PUT_OFF in headers):
-            letter.sent = 0.0
+            letter.sent = _AT_ONCE
             return
         if headers is not None:
             self.refused += 1
