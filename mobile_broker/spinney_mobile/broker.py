@@ -152,21 +152,23 @@ class Broker:
 
     # ---- samples: what acquirers call ----------------------------------------------------------------------------
 
-    def heard(self, heard: Heard) -> None:
-        """Something that has to be decoded."""
+    def heard(self, heard: Heard) -> str | None:
+        """Something that has to be decoded; why it is refused, if it is and somebody can be told."""
         is_presence = self.pushing.heard(heard)
         sample = self.devices.take(heard)
         if is_presence:
             self.present(self.devices.of.source(heard.address), heard.time)
         elif sample is not None:
-            self.sampled(sample)
+            return self.sampled(sample)
+        return None if heard.values is None else self.devices.why_refused(heard.address)
 
-    def sampled(self, sample: Sample) -> None:
-        """Something that is known whole."""
+    def sampled(self, sample: Sample) -> str | None:
+        """Something that is known whole; why it is refused, if it is."""
         self._look_at_link(self._clock())
-        self.taking.take(sample, self._clock())
+        refused = self.taking.take(sample, self._clock())
         if sample.source in self.announcer:
             self._latest[sample.source] = sample
+        return refused
 
     def present(self, source: str, now: float) -> None:
         """A source is here, whatever it measures."""

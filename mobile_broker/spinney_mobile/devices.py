@@ -309,6 +309,12 @@ class DeviceTable:
         self._addresses[state.source] = address
         state.seen.allowed = self.of.allows(address, state.seen.name)
 
+    def why_refused(self, address: str) -> str:
+        """Why nothing became of what a device said last."""
+        state = self._states.get(address)
+        error = None if state is None else state.seen.error
+        return error or f"{address:.100} is not allowed: settings say so in [devices], or in its [[device]]"
+
     # ---- for others
 
     def describe(self, address: str, name: str, description: Description) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spinney.errors import PublicationError
 from spinney.expression import Value
 from spinney.identity import PublicationId
 from spinney.publication import RESERVED, read
+
+MAX_LAT: Final = 90.0
+MAX_LONG: Final = 180.0
 
 
 class Plain(NamedTuple):
@@ -30,6 +33,7 @@ def plain(item: Mapping[str, Any]) -> Plain:
     identity = _identity(publication.get("id"))
     source = publication.get("source", identity.source if identity else None)
     lat, long = publication.get("lat"), publication.get("long")
+    check_place(lat, long)
     values = {name: value for name, value in publication.items() if name not in RESERVED}
     if not values:
         raise PublicationError("no attribute in it: nothing was measured")
@@ -43,6 +47,13 @@ def plain(item: Mapping[str, Any]) -> Plain:
         kind if isinstance(kind, str) else None,
         valid_for if isinstance(valid_for, float) else None,
     )
+
+
+def check_place(lat: Value | None, long: Value | None) -> None:
+    """PublicationError for what is no place on earth."""
+    for name, value, most in (("lat", lat, MAX_LAT), ("long", long, MAX_LONG)):
+        if isinstance(value, float) and abs(value) > most:
+            raise PublicationError(f"{name} {value:g} is beyond {most:g} degrees")
 
 
 def _identity(text: Value | None) -> PublicationId | None:

@@ -89,11 +89,12 @@ class Ability:
 class Sink(Protocol):
     """Where acquirers put what they have. Never blocks; called in the event loop's thread."""
 
-    def heard(self, heard: Heard) -> None:
-        """Something that has to be decoded."""
+    def heard(self, heard: Heard) -> str | None:
+        """Something that has to be decoded; why it is refused, for whoever can be told."""
 
-    def sampled(self, sample: Sample) -> None:
-        """Something that is known whole."""
+    def sampled(self, sample: Sample) -> str | None:
+        """Something that is known whole. Unless refused, it is decided upon, and stored if need be, when this returns;
+        only what came by radio may wait for word of its owner."""
 
 
 class Acquirer(ABC):

@@ -16,20 +16,21 @@ from spinney.expression import Value
 from spinney.publication import read
 
 from .active import ActiveFilter
-from .announcing import Announcer
+from .announcing import MAX_SOURCES, Announcer
 from .deciding import NOBODY, Decider, Decision
 from .leases import Lease, Leases
 from .listening import Listener, Taken
 from .numbering import Numbering
 from .outbox import OutRecord
+from .plain import check_place
 from .rules import Publication, Ruled, Rules
 from .samples import Digest, Sample
 from .valid import Valid
 
 HOLD_SECONDS: Final = 10.0
-"""For how long the first samples of a source without numbers wait to be told who owns it; while connected only."""
+"""For how long the first adverts of a source without numbers wait to be told who owns it; while connected only."""
 MAX_HELD: Final = 32
-"""Of one source; of more, the oldest go, and are counted."""
+"""Of one source; of more, the oldest wait no longer."""
 MAX_SENT: Final = 4_096
 """Publications that went up, remembered for labels that come after them."""
 SIZED_EVERY: Final = 64
@@ -98,32 +99,36 @@ class Taking:
 
     # ---- samples -----------------------------------------------------------------------------------------------
 
-    def take(self, sample: Sample, now: float) -> None:
-        """One sample, as it was heard or measured."""
+    def take(self, sample: Sample, now: float) -> str | None:
+        """One sample, as it was heard or measured; why it is refused, if it is."""
         self.counts["sampled"] += 1
         try:
             publication = read(self._publication(sample))
-        except PublicationError:
+        except PublicationError as error:
             self.counts["refused"] += 1
-            return
+            return str(error)
         ruled = self.rules.apply(publication, sample.battery, now)
         if ruled.publication is None:
             self.counts["suppressed"] += 1
-            return
+            return None
         if not self.announcer.hear(sample.source, now, self._constants(sample.source)):
             self.counts["refused"] += 1
-        elif not self._leases.owns(sample.source):
+            return f"{sample.source:.100} is one source more than the {MAX_SOURCES} that a broker may announce"
+        if not self._leases.owns(sample.source):
             self.counts["others"] += 1
             self.announcer.overheard(sample.source, ruled.publication, now)
-        elif self._is_to_wait(sample):
+            return f"{sample.source:.100} is another mobile broker's now"
+        if self._is_to_wait(sample):
             self._hold(_Waiting(sample, ruled, now))
         else:
             self._take(sample, ruled, now)
+        return None
 
     def _publication(self, sample: Sample) -> Publication:
         """A sample with all its attributes, but for its number."""
         publication: Publication = {**sample.values, "source": sample.source, "time": sample.time}
         if sample.place is not None:
+            check_place(*sample.place)
             publication["lat"], publication["long"] = sample.place
         publication |= self._placing(sample)
         if sample.heard != sample.time:
@@ -230,20 +235,22 @@ class Taking:
     # ---- whose source it is ------------------------------------------------------------------------------------
 
     def _is_to_wait(self, sample: Sample) -> bool:
-        """Whether to wait for word of who owns the source: what has no numbers of its own would be published twice."""
+        """Whether to wait for word of who owns the source: what has no numbers of its own would be published twice, if
+        others hear it, too. What came otherwise than by radio has been acknowledged, or will be, and does not wait.
+        """
         if sample.source in self._waiting:
             return True
-        if sample.sequence is not None or self._leases.epoch(sample.source) != NOBODY or not self._connected():
+        if sample.rssi is None or sample.sequence is not None or not self._connected():
             return False
-        return sample.source not in self._leases.known
+        return self._leases.epoch(sample.source) == NOBODY and sample.source not in self._leases.known
 
     def _hold(self, waiting: _Waiting) -> None:
         held = self._waiting.setdefault(waiting.sample.source, deque())
         held.append(waiting)
         self.counts["held"] += 1
         if len(held) > MAX_HELD:
-            held.popleft()
-            self.counts["held_dropped"] += 1
+            oldest = held.popleft()
+            self._take(oldest.sample, oldest.ruled, waiting.since)
 
     def _let_go(self, source: str, now: float) -> None:
         """Who owns the source is known, or takes too long to be."""

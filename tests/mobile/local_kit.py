@@ -39,10 +39,12 @@ class Sink:
         self.port: LocalPort | None = None
         self.samples: list[Sample] = []
 
-    def heard(self, heard: Heard) -> None:
+    def heard(self, heard: Heard) -> str | None:
         sample = self.devices.take(heard)
-        if sample is not None:
-            self.sampled(sample)
+        if sample is None:
+            return self.devices.why_refused(heard.address)
+        self.sampled(sample)
+        return None
 
     def sampled(self, sample: Sample) -> None:
         self.samples.append(sample)

@@ -20,6 +20,7 @@ from spinney import mqtt_codec as codec
 from spinney.client import ClientError, PublicationRefused
 from spinney_mobile.local import server
 from spinney_mobile.local.port import read_passwords
+from spinney_mobile.settings import Device, Devices
 
 
 @pytest.fixture
@@ -129,6 +130,20 @@ def test_a_reading_that_is_none_is_refused_and_the_others_are_stored(port: Runni
     assert "not JSON" in client.next()[1]["refused"][0]["reason"]
     assert [sample.values for sample in port.sink.samples] == [{"NO2": 1}]
     client.close()
+
+
+@pytest.mark.parametrize("lat", [90.5, -1e9])
+def test_a_reading_from_nowhere_on_earth_is_refused_with_the_reason(port: RunningPort, lat: float) -> None:
+    with Publisher("kit", server=port.url) as kit:
+        with pytest.raises(PublicationRefused, match=r"lat .* is beyond 90 degrees"):
+            kit.publish({"source": "m7", "NO2": 1, "lat": lat, "long": 16}).wait(60)
+        kit.publish({"source": "m7", "NO2": 1, "lat": 45, "long": 16}).wait(60)
+
+
+def test_a_publisher_hears_that_settings_do_not_allow_its_source(port: RunningPort) -> None:
+    port.call(lambda: port.sink.devices.configure(Devices(), [Device(address="m7", allow=False)]))
+    with Publisher("kit", server=port.url) as kit, pytest.raises(PublicationRefused, match="m7 is not allowed"):
+        kit.publish({"source": "m7", "NO2": 1}).wait(60)
 
 
 def test_the_sdk_hears_of_what_is_refused(port: RunningPort) -> None:

@@ -20,6 +20,7 @@ from spinney_mobile import announcing
 from spinney_mobile.broker import Broker
 from spinney_mobile.decode import Registry
 from spinney_mobile.decode.bthome import BTHome
+from spinney_mobile.local import LocalPort
 from spinney_mobile.outbox import Outbox
 from spinney_mobile.place import Fix
 from spinney_mobile.samples import Ability, Heard, Sample
@@ -75,7 +76,8 @@ class Machine:
 
     def measure(self, source: str, **values: float) -> None:
         now = self.broker._clock()
-        self.broker.sampled(Sample(source, {name: float(value) for name, value in values.items()}, now, now, "test"))
+        found = {name: float(value) for name, value in values.items()}
+        self.broker.sampled(Sample(source, found, now, now, "test", rssi=-60))
 
     async def drained(self) -> None:
         await until(lambda: self.outbox.log.count == 0, "an empty outbox")
@@ -187,6 +189,25 @@ def test_what_happens_without_a_link_is_told_when_there_is_one(cloud: Cloud, tmp
             one.start()
             expected = [("enter", 26.0), ("exit", 20.0), ("enter", 30.0)]
             await until(lambda: told(found) == expected, "all three")
+            await one.stop()
+
+    run(test())
+
+
+def test_what_a_local_publisher_is_told_is_stored_is_not_lost_with_the_broker(cloud: Cloud, tmp_path: Path) -> None:
+    async def test() -> None:
+        with subscribed(cloud, "ana-g", "n > 0 AND source = 'g1'") as found:
+            one = Machine(tmp_path, "pi-g", cloud, send="all")
+            one.start()
+            await until(lambda: one.broker.uplink is not None and one.broker.uplink.connected, "the link")
+            port = LocalPort(one.broker, tmp_path, subscriptions=1)
+            port.received(
+                "kit", "spinney/kit/pub", json.dumps([{"source": "g1", "n": n} for n in range(1, 101)]).encode()
+            )
+            await one.abandon()  # before anything else had its turn
+            port.subscriptions.close()
+            one.start()
+            await until(lambda: len(found) == 100, "all that was acknowledged")
             await one.stop()
 
     run(test())

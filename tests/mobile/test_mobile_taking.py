@@ -10,13 +10,21 @@ import pytest
 from deciding_kit import NOW, US, Edge, active, sample
 
 from spinney import Mark
+from spinney_mobile import announcing
 from spinney_mobile import taking as module
 from spinney_mobile import valid as valid_module
+from spinney_mobile.cells import H3, Mgrs
+from spinney_mobile.samples import Sample
 from spinney_mobile.settings import Rule
 from spinney_mobile.taking import HOLD_SECONDS, MAX_HELD
 
 HOT = "WHEN temp > 25 UNTIL temp <= 22"
 KNOWN = {"temp": 20.0, "room": "a"}
+
+
+def advert(**values: Any) -> Sample:
+    """Of a source that nobody has heard before."""
+    return replace(sample("new", **values), rssi=-60)
 
 
 def temps(edge: Edge) -> list[Any]:
@@ -148,7 +156,7 @@ def test_what_has_no_numbers_waits_for_word_of_its_owner_so_that_nobody_hears_it
 ) -> None:
     edge = Edge(send_all=True, connected=lambda: True)
     for n in range(2):
-        edge.taking.take(sample("new", temp=20 + n), NOW)
+        edge.taking.take(advert(temp=20 + n), NOW)
     assert edge.store.records == []
     edge.leases.tell([{"source": "new", "owner": owner, "epoch": 9}])
     edge.taking.change([], [], edge.leases.known, NOW)
@@ -158,23 +166,58 @@ def test_what_has_no_numbers_waits_for_word_of_its_owner_so_that_nobody_hears_it
 def test_it_does_not_wait_for_ever_nor_without_bounds() -> None:
     edge = Edge(send_all=True, connected=lambda: True)
     for n in range(MAX_HELD + 1):
-        edge.taking.take(sample("new", temp=n), NOW)
+        edge.taking.take(advert(temp=n), NOW)
+    assert temps(edge) == [0.0], "the oldest goes up as nobody's"
     edge.taking.tick(NOW + HOLD_SECONDS - 1)
-    assert edge.store.records == []
+    assert temps(edge) == [0.0]
     edge.taking.tick(NOW + HOLD_SECONDS)
-    assert temps(edge) == [float(n) for n in range(1, MAX_HELD + 1)]
-    assert edge.taking.counts["held_dropped"] == 1
+    assert temps(edge) == [float(n) for n in range(MAX_HELD + 1)]
+
+
+def test_only_what_came_by_radio_waits_for_all_else_may_be_acknowledged_at_once() -> None:
+    edge = Edge(send_all=True, connected=lambda: True)
+    for n in range(100):
+        assert edge.taking.take(sample("new", temp=n), NOW) is None
+        assert len(edge.store.records) == n + 1
+    assert [one.epoch for one in edge.store.records] == [0] * 100
+
+
+def test_why_a_sample_is_refused_is_said() -> None:
+    edge = Edge(send_all=True)
+    edge.leases.tell([{"source": "m1", "owner": "other", "epoch": 9}])
+    assert "m1 is another mobile broker's" in (edge.taking.take(sample(temp=20), NOW) or "")
+    assert "finite" in (edge.taking.take(sample("new", temp=float("nan")), NOW) or "")
+    assert edge.taking.take(sample("new", temp=20), NOW) is None
+
+
+def test_of_too_many_sources_it_is_said_that_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announcing, "MAX_SOURCES", 1)
+    edge = Edge(send_all=True)
+    assert edge.taking.take(sample(temp=20), NOW) is None
+    assert "one source more" in (edge.taking.take(sample("new", temp=20), NOW) or "")
+
+
+@pytest.mark.parametrize("grid", [H3, Mgrs])
+@pytest.mark.parametrize(("place", "why"), [((95.0, 16.0), "lat 95 "), ((45.0, -180.5), "long -180.5 ")])
+def test_what_was_measured_nowhere_on_earth_is_refused_p2(
+    grid: type[H3 | Mgrs], place: tuple[float, float], why: str
+) -> None:
+    cells = grid()
+    edge = Edge(send_all=True, placing=lambda one: {"cell": cells.cell(*one.place, 5)})  # type: ignore[misc]
+    assert f"{why}is beyond" in (edge.taking.take(replace(sample(temp=20), place=place), NOW) or "")
+    assert edge.taking.counts["refused"] == 1
+    assert edge.taking.take(replace(sample(temp=20), place=(90.0, 180.0)), NOW) is None
 
 
 def test_what_has_numbers_need_not_wait() -> None:
     edge = Edge(send_all=True, connected=lambda: True)
-    edge.taking.take(replace(sample("new", temp=20), boot=1, sequence=1), NOW)
+    edge.taking.take(replace(advert(temp=20), boot=1, sequence=1), NOW)
     assert len(edge.store.records) == 1
 
 
 def test_what_waits_goes_up_before_the_end() -> None:
     edge = Edge(send_all=True, connected=lambda: True)
-    edge.taking.take(sample("new", temp=20), NOW)
+    edge.taking.take(advert(temp=20), NOW)
     edge.taking.finish(NOW)
     assert len(edge.store.records) == 1
 

@@ -40,13 +40,13 @@ class _Kept(Sink):
     task: asyncio.Task[None] | None = None
     retry: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def heard(self, heard: Heard) -> None:
+    def heard(self, heard: Heard) -> str | None:
         self._note()
-        self.sink.heard(heard)
+        return self.sink.heard(heard)
 
-    def sampled(self, sample: Sample) -> None:
+    def sampled(self, sample: Sample) -> str | None:
         self._note()
-        self.sink.sampled(sample)
+        return self.sink.sampled(sample)
 
     def _note(self) -> None:
         self.count += 1

@@ -195,7 +195,9 @@ class LocalPort:
             raise PublicationError(f"a reading has at most {MAX_HEARD_BYTES} bytes")
         reading = plain(item)
         source = reading.source or client
-        self._sink.heard(Heard(ACQUIRER, source, self._clock(), source, values={**item, "source": source}))
+        why = self._sink.heard(Heard(ACQUIRER, source, self._clock(), source, values={**item, "source": source}))
+        if why is not None:
+            raise PublicationError(why)
         if reading.number is not None:
             stored[source] = max(stored.get(source, (0, 0)), reading.number)
 
