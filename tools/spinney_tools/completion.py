@@ -10,9 +10,11 @@ from spinney_tools.command_tree import Node, tree
 
 _EPILOG = """\
 examples:
-  source <(spinney completion bash)                                     for this shell; in ~/.bashrc: for all
+  source <(./spinney completion bash)                                   for this shell; in ~/.bashrc: for all
+  source <(./spinney completion zsh)                                    the same, after compinit; ~/.zshrc
+  ./spinney completion fish | source                                    the same; ~/.config/fish/config.fish
   spinney completion zsh > "${fpath[1]}/_spinney"                       where zsh looks for it, then a new shell
-  spinney completion fish > ~/.config/fish/completions/spinney.fish
+  spinney completion fish > ~/.config/fish/completions/spinney.fish     the same, with spinney on PATH
 
 It knows the commands that are installed: make it again after installing another extra.
 exit codes: 0 done, 2 wrong use
