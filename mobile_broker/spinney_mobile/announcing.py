@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Final
 
@@ -134,7 +134,8 @@ class Announcer:
                     in_force.sources[source] = force
             elif kind == KNOWN:
                 areas = [None if item is None else Area(*item) for item in json.loads(value)]
-                self._area, in_force.area = self._kept_area = (areas[0], areas[1])
+                self._kept_area = (areas[0], areas[1])
+                in_force.area = areas[1]  # the other is not announced again: `move` says where we are, and may say
         self._said.append(in_force)
 
     def _promises(self) -> dict[str, Promises]:
@@ -171,6 +172,22 @@ class Announcer:
             known.promises = {**known.promises, **new}
             self._change(now)
 
+    def names(self, source: str) -> Collection[str]:
+        """The attributes that are announced of a source."""
+        return self._sources[source].promises.keys()
+
+    def restrict(self, source: str, names: Collection[str], constants: Mapping[str, Value], now: float) -> None:
+        """Of a source announce no more than these attributes, and no constants but with these values."""
+        known = self._sources[source]
+        left = {
+            name: one
+            for name, one in known.promises.items()
+            if name in names and (one.constant is None or (name in constants and one.holds(constants[name])))
+        }
+        if left != known.promises:
+            known.promises = left
+            self._change(now)
+
     def heard(self, source: str) -> float:
         """When a source was heard last; 0 if not since the start."""
         return self._sources[source].heard or 0.0
@@ -186,11 +203,14 @@ class Announcer:
             one.heard = now if one.heard is None else one.heard
         return [name for name, one in self._sources.items() if now - (one.heard or 0.0) > GONE_SECONDS]
 
-    def move(self, place: tuple[float, float] | None, now: float) -> None:
-        """This broker is here. What is announced changes only when that is another cell, well beyond its border."""
+    def move(self, place: tuple[float, float] | None, now: float, *, is_coarse: bool = False) -> None:
+        """This broker is here. What is announced changes only when that is another cell, well beyond its border.
+
+        With `is_coarse` it is not here, but may say nothing else: what was announced before may be nearer.
+        """
         if place is None:
             area = None
-        elif self._area is not None and self._area.holds(*place, share=STRAY / MARGIN):
+        elif not is_coarse and self._area is not None and self._area.holds(*place, share=STRAY / MARGIN):
             return
         else:
             area = self._around(*place)

@@ -40,6 +40,7 @@ from .samples import Digest, Heard, Sample
 from .settings import AcquireMotes, AnyAcquire, Settings
 from .status import Status
 from .taking import Taking
+from .telling import Telling
 from .uplink import Uplink, access_of
 from .watchdog import Watchdog
 
@@ -93,7 +94,9 @@ class Broker:
         self.announcer = Announcer(
             kept, grid=self.locating.grid, resolution=settings.place.resolution, abilities=self.devices.abilities
         )
-        self.decider = Decider(settings.client, kept)
+        self.telling = Telling(self.rules, self.locating)
+        self.telling.restrict(self.announcer, self.started)
+        self.decider = Decider(settings.client, self._without_hidden_bits(kept))
         self.activations = Activations(self.leases, outbox, self._activated)
         self.uplink = self._make_uplink()
         self.taking = Taking(
@@ -104,7 +107,7 @@ class Broker:
             numbering=Numbering(kept),
             rules=self.rules,
             placing=self.locating.of,
-            constants=self.constants,
+            constants=lambda source: self.telling.told(source, self.constants(source)),
             connected=self._is_connected,
             send_all=settings.send == "all",
             listeners=listeners,
@@ -172,19 +175,23 @@ class Broker:
 
     def present(self, source: str, now: float) -> None:
         """A source is here, whatever it measures."""
-        constants = self.constants(source)
-        publication = {"source": source, "time": now, **self.locating.here(now), **constants}
-        if not self.rules.hides(publication):
-            self.announcer.hear(source, now, constants)
+        if self.telling.may_appear(source, now):
+            self.announcer.hear(source, now, self.telling.told(source, self.constants(source)))
 
     def constants(self, source: str) -> dict[str, Value]:
         """Attributes that all publications of a source have."""
-        return self.locating.constants(source, self.rules.may_touch)
+        return self.telling.constants(source)
+
+    def _without_hidden_bits(self, kept: dict[str, bytes]) -> dict[str, bytes]:
+        """Labels of other sources must not speak of one that is never shared, as their membership of a scope would."""
+        bits = {key: key.split(":", 2)[2] for key in kept if _is_bit(key)}
+        hidden = self.telling.hidden(set(bits.values()), self.started)
+        return _without(self.outbox, kept, [key for key, source in bits.items() if source in hidden])
 
     def unpublish(self, id: str) -> None:
-        """A local publisher withdraws a reading."""
+        """A local publisher withdraws a reading; of what is never shared the cloud is not told that, either."""
         self.taking.valid.unpublish(id)
-        if self.uplink is not None:
+        if self.uplink is not None and not self.telling.is_hidden(id.split(":")[0], self._clock()):
             self.uplink.unpublish(id)
 
     # ---- what is active -----------------------------------------------------------------------------------------
@@ -207,7 +214,7 @@ class Broker:
         self.present(info.source, now)
         self.devices.describe(info.address, info.name, Description(info.rows, info.boot, info.sequence))
         if info.source in self.announcer:
-            self.announcer.describe(info.source, info.abilities, now)
+            self.announcer.describe(info.source, self.telling.told(info.source, info.abilities), now)
 
     def may_use(self, source: str) -> bool:
         """Whether to connect to a source: it is ours; or, without the cloud, nobody else's as far as we know."""
@@ -282,8 +289,7 @@ class Broker:
 
     def tick(self, now: float) -> None:
         """Let happen what has fallen due."""
-        place = self.whereabouts.at(now)
-        self.announcer.move(None if place is None else self.rules.place(*place, now), now)
+        self.telling.move(self.announcer, self.whereabouts.at(now), now)
         silent = self.announcer.silent(now)
         for source in silent:
             self._leave(source)
@@ -373,11 +379,18 @@ class _StateOnly:
 def _kept(outbox: Outbox) -> dict[str, bytes]:
     """What survived. After a loss bits may not be what the cloud has been told: they are unknown (rule S2)."""
     kept = outbox.state()
-    if not outbox.intact:
-        bits = [key for key in kept if key.startswith(f"{BIT}:")]
-        outbox.keep(dict.fromkeys(bits))
-        kept = {key: value for key, value in kept.items() if key not in bits}
-    return kept
+    return kept if outbox.intact else _without(outbox, kept, [key for key in kept if _is_bit(key)])
+
+
+def _is_bit(key: str) -> bool:
+    return key.startswith(f"{BIT}:")
+
+
+def _without(outbox: Outbox, kept: dict[str, bytes], keys: Collection[str]) -> dict[str, bytes]:
+    """What was kept but for these, which are forgotten on disk, too."""
+    if keys:
+        outbox.keep(dict.fromkeys(keys))
+    return {key: value for key, value in kept.items() if key not in keys}
 
 
 def _hot(settings: Settings) -> dict[str, AnyAcquire]:

@@ -23,7 +23,8 @@ from .settings import Rule
 BUDGET: Final = "budget"
 """Begins the keys of what is kept: budget, rule."""
 _ALWAYS_SHARED: Final = frozenset({"source", "time"})
-_PLACE: Final = frozenset({"lat", "long"})
+_PLACE: Final = frozenset({"lat", "long", "cell"})
+_DAY_MINUTES: Final = 24 * 60
 _HOURS = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)-([01]?\d|2[0-4]):([0-5]\d)")
 _HOUR_SECONDS: Final = 3600
 
@@ -59,12 +60,15 @@ class _Rule:
         self.when = parse_filter(rule.when)
         self.budget = None if rule.hourly is None else _Budget()
         self._test = compile_filter(self.when)
-        self._asks_for_place = bool(properties(self.when) & _PLACE)
+        self._place = properties(self.when) & _PLACE
         self._minutes = None if rule.hours is None else _minutes(rule)
-        self._kept = _ALWAYS_SHARED | frozenset(rule.attributes)
+        self.kept = _ALWAYS_SHARED | frozenset(rule.attributes)
+        """Attributes that `only` leaves."""
         self._resolution = resolution if rule.resolution is None else rule.resolution
         self._grid = grid() if rule.share == "coarse" and self.budget is None else None
-        if rule.share == "only" and self.budget is None and not rule.attributes:
+        self.hides = rule.share == "never" and self.budget is None
+        self.strips = rule.share == "only" and self.budget is None
+        if self.strips and not rule.attributes:
             raise RuleError(f"rule {rule.name}: share = only needs attributes")
 
     def applies(self, publication: Publication, battery: float | None) -> bool:
@@ -72,21 +76,28 @@ class _Rule:
         rule = self.rule
         if rule.battery is not None and (battery is None or battery >= rule.battery):
             return False
-        if self._minutes is not None and not _is_between(self._minutes, publication["time"]):
+        if not self.is_now(publication["time"]):
             return False
-        if self._asks_for_place and not publication.keys() >= _PLACE:
-            return True
-        return self._test(publication)
+        return self.lacks_place(publication) or self._test(publication)
+
+    def is_now(self, moment: Any) -> bool:
+        """Whether it is for readings of this moment."""
+        return self._minutes is None or _is_between(self._minutes, moment)
+
+    def lacks_place(self, publication: Mapping[str, Any]) -> bool:
+        """Whether it asks for a place that is not known."""
+        return not publication.keys() >= self._place
 
     def change(self, publication: Publication) -> Publication | None:
         """What is left of a reading that it is for."""
         if self.rule.share == "only":
-            return {name: value for name, value in publication.items() if name in self._kept}
+            return {name: value for name, value in publication.items() if name in self.kept}
         return self.coarse(publication) if self._grid is not None else None
 
     def coarse(self, publication: Publication) -> Publication:
-        """Its place as the middle of a cell."""
+        """Its place as the middle of a cell; without the bytes that were heard, which may hold the place as it is."""
         assert self._grid is not None
+        publication = {name: value for name, value in publication.items() if name != "raw"}
         lat, long = publication.get("lat"), publication.get("long")
         if not isinstance(lat, float) or not isinstance(long, float):
             return publication
@@ -97,8 +108,7 @@ class _Rule:
 
     def may_touch(self, constants: Known) -> bool:
         """Whether it may be for a reading of a source of which these are known."""
-        lacks_place = self._asks_for_place and not constants.attributes.keys() >= _PLACE
-        return lacks_place or overlaps(self.when, constants)
+        return self.lacks_place(constants.attributes) or overlaps(self.when, constants)
 
 
 class Rules:
@@ -137,15 +147,33 @@ class Rules:
             publication = left
         return Ruled(publication, None, tuple(budgets))
 
-    def hides(self, publication: Publication) -> bool:
-        """Whether a source of which only this is known is to stay unknown, too."""
+    def hides(self, publication: Publication, *, surely: bool = False) -> bool:
+        """Whether a source of which only this is known is to stay unknown, too; `surely`: also if its place is not."""
         return any(
-            one.budget is None and one.rule.share == "never" and one.applies(publication, None) for one in self._rules
+            one.applies(publication, None)
+            for one in self._rules
+            if one.hides and not (surely and one.lacks_place(publication))
         )
+
+    def told(self, source: str, names: Iterable[str], constants: Mapping[str, Value]) -> frozenset[str]:
+        """Of these attributes of a source the ones that may be announced: that are in whatever is shared of it."""
+        known, left = _known(source, constants), frozenset(names)
+        for one in self._rules:
+            if one.strips and one.may_touch(known):
+                left &= one.kept
+        return left
 
     def _stop(self, one: _Rule) -> Ruled:
         self.suppressed[one.rule.name] += 1
         return Ruled(None, one.rule.name)
+
+    def stops(self, budgets: Iterable[str], now: float) -> bool:
+        """Whether an hour's share that a reading counts for has been used up while it waited; it is counted then."""
+        for one in self._rules:
+            if one.budget is not None and one.rule.name in budgets and not _has_room(one.budget, one.rule, now):
+                self._stop(one)
+                return True
+        return False
 
     def spend(self, budgets: Iterable[str], now: float) -> dict[str, bytes | None]:
         """A reading goes up that these rules count; what is to be kept of that."""
@@ -157,18 +185,30 @@ class Rules:
                 changes[_key(one.rule.name)] = json.dumps([one.budget.hour, one.budget.spent]).encode()
         return changes
 
-    def place(self, lat: float, long: float, now: float) -> tuple[float, float] | None:
-        """The place that may be announced: of this broker, as of a reading made here now; None if nothing may."""
-        publication: Publication | None = {"time": now, "lat": lat, "long": long}
+    def place(self, here: Mapping[str, Value], now: float) -> tuple[float, float] | None:
+        """The place that may be announced: of this broker, as of a reading made here now; None if nothing may.
+
+        It is announced together with all sources: what a rule does to the place of one of them, it does to this.
+        """
+        place: Publication | None = {**here, "time": now}
         for one in self._rules:
-            if publication is not None and one.budget is None and one.rule.share != "only":
-                publication = one.change(publication) if one.applies(publication, None) else publication
-        return None if publication is None else (_number(publication["lat"]), _number(publication["long"]))
+            if place is None or one.budget is not None:
+                continue
+            known = Known({name: Knowledge.constant(value) for name, value in place.items() if name != "time"})
+            is_for_some = not one.hides and one.is_now(now) and one.may_touch(known)
+            if is_for_some or one.applies(place, None):
+                place = one.change(place)
+        lat, long = (place or {}).get("lat"), (place or {}).get("long")
+        return (lat, long) if isinstance(lat, float) and isinstance(long, float) else None
 
     def may_touch(self, source: str, constants: Mapping[str, Value]) -> bool:
         """Whether a rule may stop or change a reading of a source, of which these attributes never change."""
-        known = Known({name: Knowledge.constant(value) for name, value in {**constants, "source": source}.items()})
+        known = _known(source, constants)
         return any(one.may_touch(known) for one in self._rules)
+
+
+def _known(source: str, constants: Mapping[str, Value]) -> Known:
+    return Known({name: Knowledge.constant(value) for name, value in {**constants, "source": source}.items()})
 
 
 def _key(name: str) -> str:
@@ -189,7 +229,12 @@ def _minutes(rule: Rule) -> tuple[int, int]:
     if found is None:
         raise RuleError(f"rule {rule.name}: hours are like 22:00-06:30, not {rule.hours!r}")
     first_hour, first_minute, last_hour, last_minute = map(int, found.groups())
-    return first_hour * 60 + first_minute, last_hour * 60 + last_minute
+    first, last = first_hour * 60 + first_minute, last_hour * 60 + last_minute
+    if max(first, last) > _DAY_MINUTES:
+        raise RuleError(f"rule {rule.name}: a day ends at 24:00, and hours are {rule.hours}")
+    if first % _DAY_MINUTES == last % _DAY_MINUTES and (first, last) != (0, _DAY_MINUTES):
+        raise RuleError(f"rule {rule.name}: hours {rule.hours} are none; for the whole day leave hours out")
+    return first % _DAY_MINUTES, last
 
 
 def _is_between(minutes: tuple[int, int], moment: Any) -> bool:
@@ -198,8 +243,3 @@ def _is_between(minutes: tuple[int, int], moment: Any) -> bool:
     minute = local.tm_hour * 60 + local.tm_min
     first, last = minutes
     return first <= minute < last if first <= last else minute >= first or minute < last
-
-
-def _number(value: Value) -> float:
-    assert isinstance(value, float)
-    return value

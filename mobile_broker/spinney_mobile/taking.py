@@ -142,6 +142,9 @@ class Taking:
         return publication
 
     def _take(self, sample: Sample, ruled: Ruled, now: float) -> None:
+        if self.rules.stops(ruled.budgets, now):
+            self.counts["suppressed"] += 1
+            return
         epoch = self._leases.epoch(sample.source)
         numbered = self._numbering.number(sample, epoch)
         if numbered is None:
@@ -162,7 +165,7 @@ class Taking:
             self._send(numbered.id, publication, epoch, decision, ruled, now)
             self._count_unneeded(0 if needed else self._size(sample.source, publication))
         else:
-            self._spare(publication, epoch, now)
+            self._spare(publication, epoch, ruled, now)
 
     def _send(
         self,
@@ -189,12 +192,12 @@ class Taking:
             self.counts["unneeded"] += 1
             self.counts["bytes_unneeded"] += size
 
-    def _spare(self, publication: Mapping[str, Any], epoch: int, now: float) -> None:
+    def _spare(self, publication: Mapping[str, Any], epoch: int, ruled: Ruled, now: float) -> None:
         source = publication["source"]
         self.counts["spared"] += 1
         self.counts["bytes_spared"] += self._size(source, publication)
         self.spared[source] += 1
-        self.valid.stop(publication, epoch, now)
+        self.valid.stop(publication, epoch, now, ruled.budgets)
         self._store([], {}, source)
 
     def _size(self, source: str, publication: Mapping[str, Any]) -> int:
@@ -273,8 +276,11 @@ class Taking:
         for source in [source for source in self._waiting if source in leases]:
             self._let_go(source, now)
         for kept in self.valid.wanted_by([one for one in added if one.digest not in before], now):
+            if self.rules.stops(kept.budgets, now):
+                self.counts["suppressed"] += 1
+                continue
             self.counts["sent_late"] += 1
-            self._store([OutRecord(kept.publication, kept.epoch)], {})
+            self._store([OutRecord(kept.publication, kept.epoch)], self.rules.spend(kept.budgets, now))
         self._store([], {})
 
     def release(self, source: str) -> None:

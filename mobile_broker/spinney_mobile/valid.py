@@ -20,6 +20,8 @@ class Kept(NamedTuple):
     publication: Mapping[str, Any]
     epoch: int
     end: float
+    budgets: tuple[str, ...] = ()
+    """Rules that count it if it goes up."""
 
 
 class Valid:
@@ -34,12 +36,12 @@ class Valid:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def stop(self, publication: Mapping[str, Any], epoch: int, now: float) -> None:
+    def stop(self, publication: Mapping[str, Any], epoch: int, now: float, budgets: tuple[str, ...] = ()) -> None:
         """A publication does not go up; it is kept while it is valid, if it ever is."""
         seconds = publication.get("valid_for")
         if not isinstance(seconds, float) or seconds <= 0:
             return
-        self._kept[publication["id"]] = Kept(publication, epoch, now + seconds)
+        self._kept[publication["id"]] = Kept(publication, epoch, now + seconds, budgets)
         if len(self._kept) > self._limit:
             self._expire(now)
         if len(self._kept) > self._limit:

@@ -264,6 +264,7 @@ def test_after_a_restart_what_the_cloud_has_acted_on_holds_on() -> None:
     settle(found, NOW)
     kept = {key: value for key, value in found.changes().items() if value is not None}
     again = announcer(kept)
+    again.move(ZAGREB, NOW)
     assert again.body() == found.body()
     again.hear("m1", NOW)
     assert not again.sampled("m1", reading(temp=21.0, lat=ZAGREB[0], long=ZAGREB[1]), NOW)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from deciding_kit import NOW
+from deciding_kit import NOW, US, Edge, active, sample
 
 from spinney_mobile.cells import H3
 from spinney_mobile.rules import RuleError, Rules
@@ -46,6 +47,14 @@ def test_these_devices_are_never_shared_and_that_is_counted() -> None:
     assert dict(found.suppressed) == {"cameras": 1}
 
 
+@pytest.mark.parametrize("hours", ["00:00-24:00", "22:00-00:00", "24:00-06:00"])
+def test_midnight_begins_a_day_and_ends_one(hours: str) -> None:
+    found, day = rules(Rule(name="night", hours=hours)), NOW - NOW % 86400
+    first, last = (int(end[:2]) % 24 for end in hours.split("-"))
+    for hour in range(24):
+        assert (left(found, reading(at=day + hour * 3600)) is None) == (first <= hour < (last or 24))
+
+
 @pytest.mark.parametrize(("hours", "shared"), [("22:00-06:30", [6.5, 7, 21.99]), ("08:00-17:00", [0, 7.99, 17, 23])])
 def test_these_hours_are_never_shared(hours: str, shared: list[float]) -> None:
     found = rules(Rule(name="night", hours=hours))
@@ -74,6 +83,21 @@ def test_a_place_is_told_only_as_the_middle_of_a_cell() -> None:
     assert left(found, reading()) == reading()
 
 
+def test_a_coarse_place_is_not_told_by_the_bytes_that_were_heard_either() -> None:
+    found = rules(Rule(name="coarse", share="coarse", resolution=5))
+    assert "raw" not in left(found, reading(**HERE, raw="7b226c6174223a34352e3831357d"))
+    assert "raw" not in left(found, reading(raw="7b226c6174223a34352e3831357d"))
+
+
+def test_a_rule_for_a_cell_is_for_readings_without_a_place_too() -> None:
+    found = rules(Rule(name="home", when="cell = 'home'"))
+    assert left(found, reading(cell="home")) is None
+    assert left(found, reading(cell="work")) is not None
+    assert left(found, reading()) is None
+    assert found.place({**HERE, "cell": "work"}, NOW) is not None
+    assert found.place({**HERE, "cell": "home"}, NOW) is None
+
+
 def test_only_these_attributes_are_told() -> None:
     found = rules(Rule(name="only", share="only", attributes=("temp",)))
     assert left(found, reading(temp=20.0, co2=900.0, cell="x", **HERE)) == reading(temp=20.0)
@@ -94,6 +118,22 @@ def test_an_hour_has_a_budget_that_only_what_goes_up_uses() -> None:
     assert left(found, reading(), now=hour + 3599) is None
     assert left(found, reading("m2"), now=hour) is not None
     assert left(found, reading(), now=hour + 3600) is not None
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_had_to_wait_counts_for_the_budget_of_the_hour_in_which_it_goes_up(held: bool) -> None:
+    filters = [active("all", "temp > 0")]
+    known = None if held else {"temp": 20.0, "valid_for": 60.0}
+    edge = Edge(rules=[Rule(name="few", hourly=1)], known=known, send_all=held, connected=lambda: held, sources=("m1",))
+    edge.now += 3600 - edge.now % 3600
+    for n in range(3):
+        one = replace(sample("m2" if held else "m1", at=edge.now, temp=20 + n), valid_for=60.0, rssi=-60)
+        edge.taking.take(one, edge.now)
+    assert edge.store.records == []
+    edge.leases.tell([{"source": "m2", "owner": US, "epoch": 9}])
+    edge.taking.change(filters, [], edge.leases.known, edge.now)
+    assert len(edge.store.records) == 1
+    assert dict(edge.taking.rules.suppressed) == {"few": 2}
 
 
 def test_a_budget_outlives_a_restart() -> None:
@@ -125,12 +165,12 @@ def test_a_rule_for_an_area_is_not_for_a_mote_that_stays_elsewhere() -> None:
 
 
 def test_where_this_broker_is_is_announced_as_its_rules_allow() -> None:
-    assert rules().place(45.815, 15.977, NOW) == (45.815, 15.977)
+    assert rules().place(HERE, NOW) == (45.815, 15.977)
     coarse = rules(Rule(name="coarse", share="coarse", resolution=5))
-    assert coarse.place(45.815, 15.977, NOW) == H3().centre(H3().cell(45.815, 15.977, 5))
+    assert coarse.place(HERE, NOW) == H3().centre(H3().cell(45.815, 15.977, 5))
     home = rules(Rule(name="home", when="lat > 45.8 AND lat < 45.9"))
-    assert home.place(45.815, 15.977, NOW) is None
-    assert rules(Rule(name="cams", when="source LIKE 'cam%'")).place(45.815, 15.977, NOW) is not None
+    assert home.place(HERE, NOW) is None
+    assert rules(Rule(name="cams", when="source LIKE 'cam%'")).place(HERE, NOW) is not None
 
 
 def test_a_source_that_is_never_shared_is_hidden_whole() -> None:
@@ -141,7 +181,13 @@ def test_a_source_that_is_never_shared_is_hidden_whole() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "says"),
-    [(Rule(name="r", hours="22-6"), "22:00-06:30"), (Rule(name="r", share="only"), "attributes")],
+    [
+        (Rule(name="r", hours="22-6"), "22:00-06:30"),
+        (Rule(name="r", hours="00:00-00:00"), "for the whole day leave hours out"),
+        (Rule(name="r", hours="24:00-00:00"), "for the whole day leave hours out"),
+        (Rule(name="r", hours="22:00-24:30"), "a day ends at 24:00"),
+        (Rule(name="r", share="only"), "attributes"),
+    ],
 )
 def test_a_rule_that_makes_no_sense_is_refused_with_what_would(rule: Rule, says: str) -> None:
     with pytest.raises(RuleError, match=says):

@@ -1,0 +1,160 @@
+"""Private rules and announcements: what a rule hides of readings is not announced either, nor from before the rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from motes_kit import active
+
+from spinney_mobile.broker import Broker
+from spinney_mobile.cells import H3
+from spinney_mobile.leases import Lease
+from spinney_mobile.motes import MoteInfo
+from spinney_mobile.outbox import Outbox, decode
+from spinney_mobile.samples import Ability, Sample
+from spinney_mobile.settings import Cloud, Device, Place, Rule, Settings
+from spinney_mobile.withdrawals import KEY
+
+LAT, LONG = 45.815, 15.977
+HERE = Place(kind="fixed", lat=LAT, long=LONG)
+BEDROOM = Device(address="AA:BB:CC:DD:EE:01", name="baby", attributes={"room": "bedroom"}, type="baby monitor")
+WHITELIST = Rule(name="only", share="only", attributes=("temp",))
+COARSE = Rule(name="coarse", share="coarse", resolution=5)
+LIMITS = Ability(-40.0, 85.0)
+
+
+@contextmanager
+def machine(folder: Path, *rules: Rule, **settings: Any) -> Iterator[Broker]:
+    """A broker that is there, and does not run."""
+    outbox = Outbox(folder / "outbox")
+    outbox.open()
+    nowhere = Cloud(url="mqtt://127.0.0.1:1")
+    given: dict[str, Any] = {"place": HERE, "device": (BEDROOM,), **settings}
+    try:
+        yield Broker(Settings(name="pi", data=folder, cloud=nowhere, acquire=(), rule=rules, **given), outbox)
+    finally:
+        outbox.close()
+
+
+def measure(broker: Broker, source: str = "baby", **values: Any) -> None:
+    attributes = {"room": "bedroom"} if source == "baby" else {}
+    type_ = BEDROOM.type if source == "baby" else None
+    broker.sampled(Sample(source, {**attributes, **values}, broker.started, broker.started, "test", 1, 1, type=type_))
+
+
+def announced(broker: Broker) -> dict[str, Any]:
+    """What it says of itself after a moment, and the names of each source's attributes in it."""
+    broker.tick(broker.started)
+    broker.tick(broker.started + 1.0)
+    assert broker._announced is not None
+    said: dict[str, Any] = json.loads(json.dumps(broker._announced))
+    return said
+
+
+def sources(broker: Broker) -> dict[str, set[str]]:
+    return {one["name"]: set(one["attributes"]) for one in announced(broker)["sources"]}
+
+
+def test_attributes_that_are_not_among_those_told_are_not_announced(tmp_path: Path) -> None:
+    with machine(tmp_path, WHITELIST) as broker:
+        measure(broker, temp=20.0, co2=900.0)
+        assert sources(broker) == {"baby": {"temp"}}
+        assert "bedroom" not in json.dumps(announced(broker))
+        assert "place" not in announced(broker)
+
+
+def test_of_a_mote_that_describes_itself_only_what_is_told_is_announced(tmp_path: Path) -> None:
+    with machine(tmp_path, WHITELIST) as broker:
+        abilities = {"temp": LIMITS, "co2": LIMITS}
+        broker.described(MoteInfo("baby", BEDROOM.address, "b", abilities, (), 1, 1, None, "1.0"))
+        assert sources(broker) == {"baby": {"temp"}}
+
+
+def test_a_rule_for_other_sources_changes_nothing_of_what_is_announced_of_these(tmp_path: Path) -> None:
+    other = Rule(name="only", when="source = 'cam'", share="only", attributes=("temp", "lat", "long", "cell"))
+    with machine(tmp_path, other) as broker:
+        measure(broker, temp=20.0)
+        assert sources(broker)["baby"] >= {"room", "type", "temp"}
+        assert announced(broker)["place"]["lat"] == pytest.approx(LAT, abs=0.01)
+
+
+@pytest.mark.parametrize("share", ["only", "coarse"])
+def test_the_place_of_all_is_announced_as_of_the_source_that_may_tell_least(tmp_path: Path, share: Any) -> None:
+    rule = Rule(name="r", when="source = 'baby'", share=share, attributes=("temp",), resolution=5)
+    with machine(tmp_path, rule) as broker:
+        measure(broker, "lamp", temp=20.0)
+        place = announced(broker).get("place", {})
+        if share == "only":
+            assert place == {}
+        else:
+            coarse = H3()
+            assert (place["lat"], place["long"]) == pytest.approx(coarse.centre(coarse.cell(LAT, LONG, 5)))
+
+
+RULES = {
+    "never": Rule(name="r", when="source = 'baby'"),
+    "never in this room": Rule(name="r", when="room = 'bedroom'"),
+    "never here": Rule(name="r", when="lat > 45 AND lat < 46"),
+    "never in this cell": Rule(name="r", when=f"cell = '{H3().cell(LAT, LONG, 9)}'"),
+    "only": WHITELIST,
+    "coarse": COARSE,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_was_announced_before_there_was_a_rule_is_not_announced_again(tmp_path: Path, name: str) -> None:
+    with machine(tmp_path) as broker:
+        measure(broker, temp=20.0, co2=900.0)
+        before = announced(broker)
+        assert set(sources(broker)["baby"]) >= {"room", "type", "co2", "lat", "long", "cell"}
+        broker.announcer.departed(broker.started)
+        broker.tick(broker.started + 20.0)
+    with machine(tmp_path, RULES[name]) as broker:
+        after = announced(broker)
+        found = sources(broker)
+        if name.startswith("never"):
+            assert found == {}
+        if name == "only":
+            assert found == {"baby": {"temp"}}
+        if name == "coarse":
+            assert not found["baby"] & {"lat", "long", "cell"}
+        assert after.get("place") != before["place"] or name in ("never", "never in this room")
+
+
+def test_an_attribute_that_settings_give_no_more_is_not_announced_again(tmp_path: Path) -> None:
+    with machine(tmp_path) as broker:
+        measure(broker, temp=20.0)
+        announced(broker)
+    with machine(tmp_path, device=()) as broker:
+        assert sources(broker) == {"baby": {"temp", "lat", "long", "cell"}}
+        assert "bedroom" not in json.dumps(announced(broker))
+
+
+def test_labels_of_others_do_not_speak_of_a_source_that_is_never_shared_any_more(tmp_path: Path) -> None:
+    hot = active("WHEN temp > 25 UNTIL temp <= 22 ONCE")
+    leases = [{"source": source, "owner": "pi", "epoch": 1} for source in ("baby", "lamp")]
+
+    def enter(broker: Broker, *names: str) -> list[str]:
+        broker.leases.tell(leases)
+        broker.taking.change([hot], [], {name: Lease(name, "pi", 1) for name in ("baby", "lamp")}, broker.started)
+        for name in names:
+            measure(broker, name, temp=30.0)
+        labels = [label for entry in broker.outbox.log.entries() for label in decode(entry.data).labels.values()]
+        return [mark.source for label in labels for mark in (label.mark, *label.membership)]
+
+    with machine(tmp_path / "1") as broker:
+        enter(broker, "baby")
+    with machine(tmp_path / "1", RULES["never"]) as broker:
+        assert enter(broker, "lamp").count("baby") == 1, "what waited to go up before there was the rule, and no more"
+
+
+def test_that_a_reading_which_is_never_shared_is_withdrawn_is_not_told_either(tmp_path: Path) -> None:
+    with machine(tmp_path, RULES["never"]) as broker:
+        for id in ("baby:1:1", "lamp:1:1"):
+            broker.unpublish(id)
+        assert [key for key in broker.outbox.state() if key.startswith(KEY)] == [f"{KEY}lamp:1:1"]
