@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from kit import city, direct, expected_ids, make_log, messages, publications, purge, put, server_of, wait_until
 from pyspark.sql import SparkSession
 from servers import NatsServer
@@ -19,12 +20,13 @@ from servers import NatsServer
 from spinney_cloud.bucket import stream_of
 from spinney_cloud.names import READERS
 from spinney_cloud.pipeline import ingest as ingest_module
+from spinney_cloud.pipeline import lake_files
 from spinney_cloud.pipeline.duplicates import Windows
 from spinney_cloud.pipeline.ingest import Floor, Ingest, IngestError, Plan, scratch_folder
-from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, Lake, LakeError
+from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError
 from spinney_cloud.pipeline.scan import Limits, LogReplaced, LogTrimmed
 from spinney_cloud.positions import Position
-from spinney_cloud.records import Tick
+from spinney_cloud.records import Announced, Tick
 
 
 class Running:
@@ -118,6 +120,37 @@ def test_a_lake_from_a_backup_is_filled_up_again(spark: SparkSession, nats: Nats
     with running(spark, nats, restored) as one:
         one.until(last)
     assert ids(restored) == wanted
+
+
+def test_an_export_beside_an_ingest_lacks_nothing_once_the_log_is_read_on(
+    spark: SparkSession, nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each table that is opened there come readings, what cannot be read, and other records."""
+    make_log(nats)
+    lake = Lake(tmp_path / "lake")
+
+    def come() -> int:
+        return put(nats, [*city(1, first=len(messages(nats))), b"junk", Announced("default", ("m1",), True)])
+
+    with running(spark, nats, lake) as one:
+        one.until(come())
+
+        def opened(path: str) -> DeltaTable:
+            table = DeltaTable(path)
+            one.until(come())
+            return table
+
+        monkeypatch.setattr(lake_files, "DeltaTable", opened)
+        lake_files.export_lake(Lake(lake.place), tmp_path / "lake.tar")
+        last = lake.sequence()
+    restored = Lake(tmp_path / "restored")
+    lake_files.import_lake(tmp_path / "lake.tar", restored)
+    assert restored.sequence() < last
+    with running(spark, nats, restored) as again:
+        again.until(last)
+    for name in TABLES:
+        found = restored.dataset(name).to_table(columns=["log_seq"])["log_seq"].to_pylist()
+        assert sorted(found) == sorted(lake.dataset(name).to_table(columns=["log_seq"])["log_seq"].to_pylist()), name
 
 
 def test_a_log_trimmed_below_the_lake_is_a_clear_stop_and_a_way_on(

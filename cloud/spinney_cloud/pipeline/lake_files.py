@@ -1,4 +1,7 @@
-"""Backup of a lake: all its tables, each at one version, in one tar file; and the way back."""
+"""Backup of a lake: all its tables, each at one version, in one tar file; and the way back.
+
+Matching's checkpoints are no part of it: Spark changes them all the time while a pipeline runs.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from .lake import Lake, LakeError
+from .lake import OBSERVATIONS, Lake, LakeError
 
 VERSION = 1
 MANIFEST = "lake.json"
@@ -32,15 +36,15 @@ def _quiet(_table: str, _size: int) -> None:
 
 def export_lake(lake: Lake, target: Path, progress: Progress = _quiet) -> dict[str, Any]:
     """Write a lake to a file, whole or not at all, while others may go on with it; what the file holds."""
-    names = lake.names()
-    if not names:
+    tables = _opened(lake)
+    if not tables:
         raise LakeError(f"there is no lake in {lake.place}: nothing to export")
     manifest: dict[str, Any] = {"format": "spinney lake", "version": VERSION, "tables": {}}
     part = target.with_name(f"{target.name}.part")
     try:
         with tarfile.open(part, "w") as archive:
-            for name in names:
-                manifest["tables"][name] = _add_table(archive, lake, name, progress)
+            for name, table in tables.items():
+                manifest["tables"][name] = _add_table(archive, Path(lake.path(name)), table, progress)
             text = json.dumps(manifest, indent=1).encode()
             entry = tarfile.TarInfo(MANIFEST)
             entry.size = len(text)
@@ -55,12 +59,23 @@ def export_lake(lake: Lake, target: Path, progress: Progress = _quiet) -> dict[s
     return manifest
 
 
-def _add_table(archive: tarfile.TarFile, lake: Lake, name: str, progress: Progress) -> dict[str, Any]:
-    """The files of its newest version, and a checkpoint of the log that names just these."""
-    folder = Path(lake.path(name))
-    table = DeltaTable(folder)
+def _opened(lake: Lake) -> dict[str, DeltaTable]:
+    """All tables as they are now, before the first is copied, which may take long.
+
+    The observations are opened first: an ingest goes on after what is in them. The others it writes before them, or
+    they are made of them; what is further than the observations knows its own place, and takes nothing twice.
+    """
+    names = sorted(lake.names(), key=lambda name: name != OBSERVATIONS)
+    try:
+        return {name: DeltaTable(lake.path(name)) for name in names}
+    except (DeltaError, OSError) as error:
+        raise LakeError(f"the lake {lake.place} cannot be exported: {error}") from error
+
+
+def _add_table(archive: tarfile.TarFile, folder: Path, table: DeltaTable, progress: Progress) -> dict[str, Any]:
+    """The files of a version, and a checkpoint of the log that names just these."""
+    name, version = folder.name, table.version()
     table.create_checkpoint()
-    version = table.version()
     log = [f"{_LOG}/{version:020}.checkpoint.parquet", f"{_LOG}/{version:020}.json"]
     data = [os.path.relpath(_local(uri), folder) for uri in table.file_uris()]
     files: dict[str, str] = {}
