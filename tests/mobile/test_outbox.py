@@ -7,15 +7,17 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spinney import Label, Mark
-from spinney.client import OutboxFailed
+from spinney.client import OutboxFailed, segment
 from spinney.client.segment import Segment
 from spinney_mobile import outbox as outbox_module
 from spinney_mobile.outbox import Outbox, OutRecord, decode, is_silent
@@ -104,6 +106,76 @@ def test_a_cut_at_any_byte_leaves_a_transaction_whole_or_not_at_all(tmp_path: Pa
     file.write_bytes(whole)
     again = opened(tmp_path)
     assert (numbers(again), again.state()) == ([1, 2, 3], {"bit": b"3", "more": b"m"})
+    again.close()
+
+
+def test_a_large_transaction_is_whole_or_not_there_wherever_it_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With parts so small that a cut at any byte can be tried."""
+    monkeypatch.setattr("spinney.client.segment.MAX_BODY", 200)
+    monkeypatch.setattr("spinney.client.disk_outbox._STATE_PART_BYTES", 50)
+    outbox = opened(tmp_path)
+    outbox.append([record(1)], {"k0": b"0"})
+    size = outbox.log.file_bytes
+    large = {f"k{n}": b"%d" % n * 20 for n in range(20)}
+    outbox.append([record(2), record(3)], large)
+    after = outbox.log.file_bytes
+    outbox.append([record(4)])
+    outbox.close()
+    (file,) = tmp_path.glob("*.seg")
+    whole = file.read_bytes()
+    assert whole[size:after].count(b"CP") + whole[size:after].count(b"C\x00") > 2, "it comes in parts"
+    for cut in range(size, after):
+        content = segment.read(whole[:cut])
+        assert (content.good_bytes, content.torn) == (size, cut > size), cut
+    for cut in range(size, after, 150):
+        file.write_bytes(whole[:cut])
+        again = opened(tmp_path)
+        assert (numbers(again), again.state()) == ([1], {"k0": b"0"}), cut
+        assert again.intact, cut
+        again.append([record(5)])
+        again.close()
+        last = opened(tmp_path)
+        assert (numbers(last), last.state()) == ([1, 5], {"k0": b"0"}), cut
+        last.close()
+    file.write_bytes(whole)
+    again = opened(tmp_path)
+    assert (numbers(again), again.state()) == ([1, 2, 3, 4], large)
+    again.close()
+
+
+def test_a_state_of_any_size_and_what_comes_after_it_are_there_after_a_restart(tmp_path: Path) -> None:
+    outbox = opened(tmp_path)
+    large = {f"act:filter:{n}": b"%d" % (n % 10) * 100_000 for n in range(200)}
+    outbox.append([record(1)], large)
+    outbox.append([record(2)], {"after": b"1"})
+    outbox.close()
+    again = opened(tmp_path)
+    assert numbers(again) == [1, 2]
+    assert {key: value[:1] for key, value in again.state().items()} == {
+        **{key: value[:1] for key, value in large.items()},
+        "after": b"1",
+    }
+    assert again.intact
+    assert again.log.has_room(100), "the state takes no room from readings"
+    again.close()
+
+
+def test_a_file_with_a_record_that_was_thought_too_long_to_read_is_read_to_its_end(tmp_path: Path) -> None:
+    """Versions before this one wrote all of a state in one record, and took it for damage afterwards."""
+    outbox = opened(tmp_path)
+    outbox.append([record(1)])
+    large = {"act:filter:1": b"x" * (segment.MAX_BODY + 1)}
+    assert outbox.log._last is not None
+    body = b"T" + segment.encode_state(large)
+    outbox.log._last.append([struct.pack(">II", len(body), zlib.crc32(body)) + body])
+    outbox.append([record(2)])
+    outbox.close()
+    again = opened(tmp_path)
+    assert numbers(again) == [1, 2]
+    assert {key: len(value) for key, value in again.state().items()} == {"act:filter:1": segment.MAX_BODY + 1}
+    assert again.intact
     again.close()
 
 

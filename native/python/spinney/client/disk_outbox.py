@@ -195,8 +195,8 @@ class DiskOutbox(Outbox):
         return self._old_bytes + (self._last.size if self._last else 0)
 
     def has_room(self, size: int) -> bool:
-        """Also the files are bounded, to about twice the bytes that they keep."""
-        limit = _FILES_TO_ENTRIES * self.max_bytes + 2 * SEGMENT_BYTES
+        """Also the files are bounded, to about twice the bytes that they keep, beside the state."""
+        limit = _FILES_TO_ENTRIES * self.max_bytes + 2 * self._segment_bytes
         return super().has_room(size) and (self.count == 0 or self.file_bytes + size <= limit)
 
     def append(self, id: PublicationId, data: bytes) -> Entry:
@@ -223,8 +223,7 @@ class DiskOutbox(Outbox):
         entries = [Entry(self.end + n, id, data) for n, (id, data) in enumerate(items)]
         left = [entry for entry in leave if self.holds(entry)]
         records = [segment.encode_publication(entry) for entry in entries]
-        if changes := {**self._volatile_state, **state}:
-            records.append(segment.encode_state(changes))
+        records += map(segment.encode_state, _state_parts({**self._volatile_state, **state}))
         if left:
             records.append(segment.encode_left(entry.place for entry in left))
         self._write(segment.encode_transaction(records))
@@ -290,10 +289,13 @@ class DiskOutbox(Outbox):
                 self.unsaved += len(left)
         return left
 
+    @property
+    def _segment_bytes(self) -> int:
+        return max(SEGMENT_BYTES, _STATES_TO_SEGMENT * self._state_bytes)
+
     def _segment(self) -> Segment:
         """The last one; a new one after it when it is large."""
-        largest = max(SEGMENT_BYTES, _STATES_TO_SEGMENT * self._state_bytes)
-        if self._last is not None and self._last.size < largest:
+        if self._last is not None and self._last.size < self._segment_bytes:
             return self._last
         path = self.folder / f"{self._serial + 1:016d}.seg"
         try:
@@ -310,7 +312,7 @@ class DiskOutbox(Outbox):
     def _begin(self, new: Segment) -> None:
         """All of the state first; OutboxFailed, and the file is gone, if there is no room for it."""
         try:
-            for part in self._state_parts():
+            for part in _state_parts(self.state):
                 new.append([segment.encode_state(part)])
             if self.state and self.sync_policy != "never":
                 new.sync()
@@ -318,18 +320,6 @@ class DiskOutbox(Outbox):
             new.close()
             new.path.unlink(missing_ok=True)
             raise
-
-    def _state_parts(self) -> Iterator[dict[str, bytes | None]]:
-        part: dict[str, bytes | None] = {}
-        size = 0
-        for key, value in self.state.items():
-            part[key] = value
-            size += len(key) + len(value)
-            if size >= _STATE_PART_BYTES:
-                yield part
-                part, size = {}, 0
-        if part:
-            yield part
 
     def _finish_last(self) -> None:
         full, self._last = self._last, None
@@ -359,3 +349,16 @@ class DiskOutbox(Outbox):
             return None
         self._unsynced = False
         return self._last.same_file()
+
+
+def _state_parts(state: Mapping[str, bytes | None]) -> Iterator[dict[str, bytes | None]]:
+    part: dict[str, bytes | None] = {}
+    size = 0
+    for key, value in state.items():
+        part[key] = value
+        size += len(key) + len(value or b"")
+        if size >= _STATE_PART_BYTES:
+            yield part
+            part, size = {}, 0
+    if part:
+        yield part

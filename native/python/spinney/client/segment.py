@@ -5,6 +5,7 @@
 A body is one letter and what follows: `P` place, boot, sequence (8 bytes each), length of the source (2 bytes), the
 source, the publication; `L` and places that have left, as pairs of first and last (8 bytes each); `S` and keys with
 values: length of the key (2 bytes), of the value (8 bytes, -1 for none), both; or `T` and records that come together.
+Of what comes together and is too much for one body, all but the last are `C`: nothing of it counts before its `T`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .outbox import Entry
 
 MAGIC: Final = b"SPNYOUT1"
 MAX_BODY: Final = 16 << 20
-"""A longer record is damage."""
+"""What comes together is split into bodies of at most this size. A longer one is read all the same, if it is whole."""
 
 _HEAD = struct.Struct(">II")
 _PUBLICATION = struct.Struct(">cQQQH")
@@ -80,8 +81,17 @@ def encode_state(values: Mapping[str, bytes | None]) -> bytes:
 
 
 def encode_transaction(records: Iterable[bytes]) -> bytes:
-    """The record that holds encoded records: it is whole or not there."""
-    return _record(b"T" + b"".join(records))
+    """What holds encoded records: all of them are there, or none."""
+    parts: list[list[bytes]] = [[]]
+    size = 1
+    for record in records:
+        if size + len(record) > MAX_BODY and parts[-1]:
+            parts.append([])
+            size = 1
+        parts[-1].append(record)
+        size += len(record)
+    *begun, last = (b"".join(part) for part in parts)
+    return b"".join((*(_record(b"C" + part) for part in begun), _record(b"T" + last)))
 
 
 def ranges(places: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -105,25 +115,30 @@ def read(data: bytes) -> Content:
     """Everything up to the end, or to the first damage."""
     if data[: len(MAGIC)] != MAGIC:
         return Content([], 0, len(data))
-    records, at = _records(data, len(MAGIC))
-    return Content(records, at, len(data) - at, _is_torn(data, at))
+    records, good, at = _records(data, len(MAGIC))
+    return Content(records, good, len(data) - good, good < len(data) and _is_torn(data, at))
 
 
 def _is_torn(data: bytes, at: int) -> bool:
     rest = len(data) - at
-    return 0 < rest < _HEAD.size or (rest > 0 and rest - _HEAD.size < _HEAD.unpack_from(data, at)[0] <= MAX_BODY)
+    return rest < _HEAD.size or rest - _HEAD.size < _HEAD.unpack_from(data, at)[0] <= MAX_BODY
 
 
-def _records(data: bytes, at: int) -> tuple[list[Record], int]:
-    """Those from here on, and where they end."""
+def _records(data: bytes, at: int) -> tuple[list[Record], int, int]:
+    """Those from here on, where they end, and where reading did: behind what has begun and is not finished."""
     records: list[Record] = []
+    begun: list[Record] = []
+    good = at
     while (body := _body(data, at)) is not None:
         found = _decode(body)
         if found is None:
             break
-        records += found
+        begun += found
         at += _HEAD.size + len(body)
-    return records, at
+        if body[:1] != b"C":
+            records += begun
+            begun, good = [], at
+    return records, good, at
 
 
 def _body(data: bytes, at: int) -> bytes | None:
@@ -132,7 +147,7 @@ def _body(data: bytes, at: int) -> bytes | None:
         return None
     length, crc = _HEAD.unpack_from(data, at)
     body = data[at + _HEAD.size : at + _HEAD.size + length]
-    return body if 0 < length <= MAX_BODY and len(body) == length and zlib.crc32(body) == crc else None
+    return body if 0 < length == len(body) and zlib.crc32(body) == crc else None
 
 
 def _decode(body: bytes) -> Sequence[Record] | None:
@@ -143,8 +158,8 @@ def _decode(body: bytes) -> Sequence[Record] | None:
             return _publication(body)
         case b"S":
             return _state(body)
-        case b"T":
-            records, end = _records(body, 1)
+        case b"T" | b"C":
+            records, end, _ = _records(body, 1)
             return records if end == len(body) else None
     return None
 
