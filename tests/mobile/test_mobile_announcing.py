@@ -168,6 +168,16 @@ def test_the_place_is_announced_anew_only_well_beyond_the_border_of_its_cell() -
     assert found.body()["place"] != area
 
 
+def test_an_area_that_has_been_announced_does_not_stay_where_only_a_coarse_place_may_be_told() -> None:
+    found = Announcer()
+    found.move(ZAGREB, NOW)
+    coarse = (ZAGREB[0] + 0.0001, ZAGREB[1])
+    found.move(coarse, NOW)
+    assert found.body()["place"]["lat"] == ZAGREB[0]
+    found.move(coarse, NOW, is_coarse=True)
+    assert found.body()["place"]["lat"] == coarse[0]
+
+
 def test_a_broker_that_moves_sends_everything_until_the_cloud_knows_where_it_is() -> None:
     found = announcer()
     found.move(ZAGREB, NOW)

@@ -150,7 +150,9 @@ def test_labels_of_others_do_not_speak_of_a_source_that_is_never_shared_any_more
     with machine(tmp_path / "1") as broker:
         enter(broker, "baby")
     with machine(tmp_path / "1", RULES["never"]) as broker:
-        assert enter(broker, "lamp").count("baby") == 1, "what waited to go up before there was the rule, and no more"
+        told = enter(broker, "lamp")
+        assert told.count("baby") == 1, "what waited to go up before there was the rule, and no more"
+        assert "lamp" in told, "the scope holds by it alone"
 
 
 def test_that_a_reading_which_is_never_shared_is_withdrawn_is_not_told_either(tmp_path: Path) -> None:
