@@ -328,6 +328,7 @@ class Broker:
             del self._leaving[source]
             if source in silent:
                 self._latest.pop(source, None)
+                self.taking.forget(source)
                 self.announcer.forget(source, now)
             else:
                 self.pushing.refresh()

@@ -288,6 +288,11 @@ class Taking:
         epoch = self._leases.epoch(source)
         self._send_silent(self.decider.release(source) if epoch != NOBODY else {}, epoch)
 
+    def forget(self, source: str) -> None:
+        """A source that is not here any more is counted no longer."""
+        for counts in (self.sent, self.spared, self._sizes):
+            counts.pop(source, None)
+
     def finish(self, now: float) -> None:
         """Nothing more comes."""
         for source in list(self._waiting):

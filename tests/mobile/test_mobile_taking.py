@@ -182,6 +182,15 @@ def test_only_what_came_by_radio_waits_for_all_else_may_be_acknowledged_at_once(
     assert [one.epoch for one in edge.store.records] == [0] * 100
 
 
+def test_of_a_source_that_is_forgotten_nothing_is_counted_any_more() -> None:
+    edge = Edge(active("f", "temp > 30"), known=KNOWN)
+    for temp in (20, 31):
+        edge.take(temp=temp)
+    assert (edge.taking.sent["m1"], edge.taking.spared["m1"]) == (1, 1)
+    edge.taking.forget("m1")
+    assert not edge.taking.sent + edge.taking.spared
+
+
 def test_why_a_sample_is_refused_is_said() -> None:
     edge = Edge(send_all=True)
     edge.leases.tell([{"source": "m1", "owner": "other", "epoch": 9}])
