@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from motes_kit import active
 
+from spinney import parse
 from spinney_mobile.broker import Broker
 from spinney_mobile.cells import H3
-from spinney_mobile.leases import Lease
 from spinney_mobile.motes import MoteInfo
 from spinney_mobile.outbox import Outbox, decode
 from spinney_mobile.samples import Ability, Sample
@@ -136,19 +135,18 @@ def test_an_attribute_that_settings_give_no_more_is_not_announced_again(tmp_path
 
 
 def test_labels_of_others_do_not_speak_of_a_source_that_is_never_shared_any_more(tmp_path: Path) -> None:
-    hot = active("WHEN temp > 25 UNTIL temp <= 22 ONCE")
+    hot = {"filter": "hot", "kind": "state", "subscription": parse("WHEN temp > 25 UNTIL temp <= 22 ONCE").to_json()}
     leases = [{"source": source, "owner": "pi", "epoch": 1} for source in ("baby", "lamp")]
+    activation = {"epoch": 1, "full": True, "add": [hot], "drop": [], "leases": leases}
 
-    def enter(broker: Broker, *names: str) -> list[str]:
-        broker.leases.tell(leases)
-        broker.taking.change([hot], [], {name: Lease(name, "pi", 1) for name in ("baby", "lamp")}, broker.started)
-        for name in names:
-            measure(broker, name, temp=30.0)
+    def enter(broker: Broker, name: str) -> list[str]:
+        measure(broker, name, temp=30.0)
         labels = [label for entry in broker.outbox.log.entries() for label in decode(entry.data).labels.values()]
         return [mark.source for label in labels for mark in (label.mark, *label.membership)]
 
     with machine(tmp_path / "1") as broker:
-        enter(broker, "baby")
+        assert broker.activations.receive(json.dumps(activation).encode())
+        assert enter(broker, "baby") == ["baby"]
     with machine(tmp_path / "1", RULES["never"]) as broker:
         told = enter(broker, "lamp")
         assert told.count("baby") == 1, "what waited to go up before there was the rule, and no more"
