@@ -132,14 +132,14 @@ class ClientRequests:
                 except Refusal as refusal:
                     outcome = await self._refuse(taken, refusal)
             if outcome is None:
-                self.queue.done(taken.request.sequence)
+                self.queue.done(taken.request.number)
                 continue
             sent = await self._post.send(taken.client, "reply", orjson.dumps(outcome))
             sent.add_done_callback(partial(self._sent, taken))
 
     def _sent(self, taken: _Taken, _sent: asyncio.Future[bool]) -> None:
         self._latency.observe(max(0.0, self._clock() - taken.received))
-        self.queue.done(taken.request.sequence)
+        self.queue.done(taken.request.number)
 
     async def close(self) -> None:
         """Take no more."""
@@ -173,7 +173,7 @@ class ClientRequests:
             except ValueError as error:
                 raise Refusal(400, f"not JSON: {error}") from None
             return await self._announcing.announced(taken.tenant, taken.client, said, taken.received)
-        number = taken.request.sequence
+        number = taken.request.number
         if reading is not None:
             return await self._subscriptions.put(taken.tenant, reading, request=number)
         assert taken.sid is not None

@@ -32,8 +32,8 @@ from .names import ACTIVATIONS, DEAD, LOG, NOTES, REQUESTS
 from .nats_log import NatsLog
 from .numbering import Numbers, next_boot
 from .payloads import arrow_payload
-from .pump import Pump
 from .replies import Replies
+from .request_pump import RequestPump
 from .retention import required_readers
 from .service import Service
 from .settings import Settings
@@ -64,7 +64,7 @@ class Gateway:
             service.endpoints, "gateway-out", clean=True, max_payload_bytes=settings.nats.max_payload - ENVELOPE_ROOM
         )
         self.writer = log.writer(LOG)
-        self.requests = Pump(log.writer(REQUESTS))
+        self.requests = RequestPump(log.writer(REQUESTS))
         self.dead = DeadLetters(log.writer(DEAD))
         self.replies = Replies(self.mqtt_out, _max_payload(settings))
         self.way_out = WayOut(log.connection, self.mqtt_out)

@@ -19,10 +19,10 @@ from .intake import Sender, Taken
 from .log_errors import LogError
 from .mqtt import Publish
 from .mqtt.sessions import Sessions
-from .names import Topic, parse_topic, request_subject
+from .names import Topic, parse_topic
 from .payloads import Kind, Refusal
-from .pump import Pump
 from .replies import Replies
+from .request_pump import RequestPump
 from .source_owners import NotTheOwner
 
 FILTERS = ("spinney/+/pub", "spinney/+/unpub", "spinney/+/ann", "spinney/+/sub/+")
@@ -44,7 +44,7 @@ class MqttIntake:
         self,
         mqtt: Sessions,
         door: FrontDoor,
-        requests: Pump,
+        requests: RequestPump,
         replies: Replies,
         tenant_of: Callable[[str], str | None],
     ) -> None:
@@ -164,7 +164,7 @@ class MqttIntake:
             else:
                 self._refuse(arrival, sender, topic, f"the log does not take it: {error}", "size")
 
-        self._requests.put(request_subject(topic.client), _request(topic, sender.tenant, payload), stored)
+        self._requests.put(topic.client, _request(topic, sender.tenant, payload), stored)
 
 
 def _request_refused(topic: Topic, payload: bytes, reason: str) -> dict[str, Any]:

@@ -81,7 +81,9 @@ class SubscriptionChange:
     """Of the bucket of subscriptions."""
     value: dict[str, Any] | None
     request: int = 0
-    """The newest request of a client that had been decided then."""
+    """The message with the newest request of a client that had been decided then."""
+    place: int = 0
+    """Of that request in its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def encode(record: Record) -> bytes:
                 lines.append(orjson.dumps([[row, name, label.to_json()] for row, name, label in record.labels]))
             return b"\n".join(lines)
         case SubscriptionChange():
-            header |= {"key": record.key, "value": record.value, "request": record.request}
+            header |= {"key": record.key, "value": record.value, "request": record.request, "place": record.place}
         case Unpublish():
             header |= {"client": record.client, "id": record.id}
         case Announced():
@@ -170,7 +172,8 @@ def _read(header: dict[str, Any], more: Sequence[bytes]) -> Record:
             runs = tuple(Run(*run) for run in header["runs"])
             return Publications(tenant, header["received"], runs, rows, _labels(labels))
         case "subscription":
-            return SubscriptionChange(tenant, header["key"], header["value"], header.get("request", 0))
+            decided = header.get("request", 0), header.get("place", 0)
+            return SubscriptionChange(tenant, header["key"], header["value"], *decided)
         case "unpublish":
             return Unpublish(tenant, header["client"], header["id"])
         case "announced":

@@ -19,7 +19,9 @@ log = logging.getLogger(__name__)
 
 CONSUMER: Final = "coordinator"
 AT_ONCE: Final = 1000
-"""Requests under way; no more are asked for until some are done."""
+"""Requests under way; no more messages are asked for until some are done."""
+PULL_AT_ONCE: Final = 16
+"""Messages; each may have many requests."""
 PULL_SECONDS: Final = 10.0
 SILENCE_SECONDS: Final = 15.0
 """Without even the end of a pull for so long, all begins anew."""
@@ -28,11 +30,36 @@ _NANOSECONDS: Final = 1_000_000_000
 _CONSUMER_NOT_FOUND: Final = 10014
 
 
-class Request(NamedTuple):
-    """One message of the stream of requests."""
+class Number(NamedTuple):
+    """Of a request; later ones are greater."""
 
     sequence: int
+    """Of its message in the stream."""
+    place: int
+    """In its message."""
+
+
+NO_REQUEST: Final = Number(0, 0)
+"""Before all of them."""
+
+
+class Request(NamedTuple):
+    """One line of a message of the stream of requests."""
+
+    number: Number
     data: bytes
+
+
+class _Message:
+    """What is under way of a message."""
+
+    __slots__ = ("left", "reply", "requests")
+
+    def __init__(self, requests: int, reply: bytes) -> None:
+        self.requests = self.left = requests
+        """All, and those that are not done."""
+        self.reply = reply
+        """Where it is acknowledged."""
 
 
 class RequestQueue:
@@ -43,13 +70,13 @@ class RequestQueue:
 
     def __init__(self, connection: Connection) -> None:
         self.taken = 0
-        """The newest that was given out."""
+        """The message of the newest that was given out."""
         self.begun = 0
         """How often it began anew."""
         self._connection = connection
-        self._acks: dict[int, bytes] = {}
-        """Where each request that is not removed yet is acknowledged, in their order."""
-        self._done: set[int] = set()
+        self._messages: dict[int, _Message] = {}
+        """Those that are not removed yet, in their order."""
+        self._under_way = 0
         self._buffer: deque[Request] = deque()
         self._wake = asyncio.Event()
         self._pulled = 0
@@ -62,7 +89,7 @@ class RequestQueue:
     @property
     def under_way(self) -> int:
         """Requests that were given out, or are about to be, and are not removed."""
-        return len(self._acks)
+        return self._under_way
 
     async def next(self) -> list[Request]:
         """The next requests, as soon as there are some."""
@@ -78,17 +105,17 @@ class RequestQueue:
                 except TimeoutError:
                     self._broken = self._pulled > 0
         found, self._buffer = list(self._buffer), deque()
-        self.taken = found[-1].sequence
+        self.taken = found[-1].number.sequence
         return found
 
-    def done(self, sequence: int) -> None:
+    def done(self, number: Number) -> None:
         """A request has been dealt with, and its reply is out."""
-        self._done.add(sequence)
-        while self._acks and (first := next(iter(self._acks))) in self._done:
-            self._done.discard(first)
-            where = self._acks.pop(first)
+        self._messages[number.sequence].left -= 1
+        while self._messages and not self._messages[first := next(iter(self._messages))].left:
+            message = self._messages.pop(first)
+            self._under_way -= message.requests
             if not self._broken:
-                self._connection.send(where, b"+ACK")
+                self._connection.send(message.reply, b"+ACK")
         if not self._pulled:
             self._wake.set()
 
@@ -137,7 +164,7 @@ class RequestQueue:
             self._listening = None
 
     def _pull(self) -> None:
-        room = AT_ONCE - len(self._acks)
+        room = min(PULL_AT_ONCE, AT_ONCE - self._under_way)
         if not self._broken and not self._pulled and room > 0:
             self._pulled = room
             wish = b'{"batch":%d,"expires":%d}' % (room, int(PULL_SECONDS * _NANOSECONDS))
@@ -149,12 +176,15 @@ class RequestQueue:
             return
         self._pulled = max(0, self._pulled - 1)
         sequence = _sequence(reply)
-        if sequence > self.taken and sequence not in self._acks:
-            self._acks[sequence] = reply
-            self._buffer.append(Request(sequence, data))
+        message = self._messages.get(sequence)
+        if message is not None:
+            message.reply = reply  # still under way: from now on this is where to say that it is done
+        elif sequence > self.taken:
+            lines = data.split(b"\n")
+            self._messages[sequence] = _Message(len(lines), reply)
+            self._under_way += len(lines)
+            self._buffer += [Request(Number(sequence, place), line) for place, line in enumerate(lines)]
             self._wake.set()
-        elif sequence in self._acks:
-            self._acks[sequence] = reply  # still under way: from now on this is where to say that it is done
         else:
             self._connection.send(reply, b"+ACK")
 

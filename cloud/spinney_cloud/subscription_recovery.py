@@ -18,6 +18,7 @@ from . import records
 from .log_errors import NO_MESSAGE_FOUND, Refused
 from .names import LOG, REQUESTS, SUBSCRIPTIONS, log_subject
 from .nats_log import Message, NatsLog, read_range
+from .request_queue import NO_REQUEST, Number
 from .subscriptions import StoredSubscription, StoredSubscriptionError
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ _CHANGES: Final = log_subject("subscription", "*")
 class Recovered(NamedTuple):
     """What there is to know after it."""
 
-    decided: int
+    decided: Number
     """Requests up to this one have been decided."""
     changes: dict[str, StoredSubscription | None]
     """What the bucket has otherwise now, by key."""
@@ -95,7 +96,7 @@ def _started(value: Mapping[str, object], sequence: int) -> StoredSubscription:
     return StoredSubscription.from_json(value).started(sequence)
 
 
-async def _into_the_log(nats: NatsLog, keys: Iterable[str], decided: int) -> dict[str, StoredSubscription | None]:
+async def _into_the_log(nats: NatsLog, keys: Iterable[str], decided: Number) -> dict[str, StoredSubscription | None]:
     """They begin anew, where the log is now."""
     changes: dict[str, StoredSubscription | None] = {}
     bucket, writer = nats.bucket(SUBSCRIPTIONS), nats.writer(LOG)
@@ -104,7 +105,7 @@ async def _into_the_log(nats: NatsLog, keys: Iterable[str], decided: int) -> dic
         if entry is None:
             continue
         stored = StoredSubscription.decode(entry.value).started(0)
-        record = records.SubscriptionChange(stored.tenant, key, stored.to_json(), decided)
+        record = records.SubscriptionChange(stored.tenant, key, stored.to_json(), *decided)
         where = await (await writer.put(log_subject("subscription", stored.tenant), records.encode(record)))
         stored = stored.started(where.sequence)
         await bucket.put(key, stored.encode())
@@ -113,17 +114,19 @@ async def _into_the_log(nats: NatsLog, keys: Iterable[str], decided: int) -> dic
     return changes
 
 
-async def _decided(nats: NatsLog) -> int:
-    """The newest request that the log's newest change knows; 0 where the numbers of requests have begun anew."""
+async def _decided(nats: NatsLog) -> Number:
+    """The newest request that the log's newest change knows; none where the numbers of requests have begun anew."""
     try:
         found = await nats.connection.api(f"STREAM.MSG.GET.{LOG}", {"last_by_subj": _CHANGES})
     except Refused as error:
         if error.error_code == NO_MESSAGE_FOUND:
-            return 0
+            return NO_REQUEST
         raise
     record = await _record_at(nats, int(found["message"]["seq"]))
     given = (await nats.state(REQUESTS)).last
-    return record.request if isinstance(record, records.SubscriptionChange) and record.request <= given else 0
+    if isinstance(record, records.SubscriptionChange) and record.request <= given:
+        return Number(record.request, record.place)
+    return NO_REQUEST
 
 
 async def _record_at(nats: NatsLog, sequence: int) -> records.Record | None:

@@ -23,6 +23,7 @@ from . import records
 from .log_errors import LogError, TooLarge
 from .names import LOG, SUBSCRIPTIONS, is_name, log_subject, subscription_key
 from .nats_log import NatsLog, Stored
+from .request_queue import NO_REQUEST, Number
 from .settings import Limits
 from .subscription_reading import Asked, Reading, Refusal, read_all
 from .subscription_recovery import recover
@@ -117,7 +118,7 @@ class SubscriptionService:
         self._to_log: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
         self._to_bucket: asyncio.Queue[_Pending] = asyncio.Queue(MAX_UNDER_WAY)
         self._sooner = asyncio.Event()
-        self._decided = self._decided_before = 0
+        self._decided = self._decided_before = NO_REQUEST
         """Requests up to here are decided: now, and when we started."""
 
     async def start(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
@@ -166,7 +167,7 @@ class SubscriptionService:
         reading: Reading,
         *,
         create: bool = False,
-        request: int | None = None,
+        request: Number | None = None,
     ) -> asyncio.Future[Done]:
         """A subscription begins or changes; done once it is in the bucket. Refusal at once if it cannot be."""
         owner, sid, asked, form = reading
@@ -193,7 +194,7 @@ class SubscriptionService:
             return await self._begin(pending, mark, request)
 
     async def end(
-        self, tenant: str, owner: str, sid: str, *, must_exist: bool = False, request: int | None = None
+        self, tenant: str, owner: str, sid: str, *, must_exist: bool = False, request: Number | None = None
     ) -> asyncio.Future[Done]:
         """A subscription ends."""
         key = _key(tenant, owner, sid)
@@ -262,7 +263,7 @@ class SubscriptionService:
 
     # ---- How -----------------------------------------------------------------------------------------------------
 
-    def _is_decided(self, request: int | None) -> bool:
+    def _is_decided(self, request: Number | None) -> bool:
         """Whether an earlier run has decided it; if not, it is being decided now."""
         if request is not None and request > self._decided_before:
             self._decided = request
@@ -310,14 +311,14 @@ class SubscriptionService:
 
     # ---- The way through log and bucket ------------------------------------------------------------------------
 
-    async def _begin(self, pending: _Pending, mark: int, request: int | None = None) -> asyncio.Future[Done]:
+    async def _begin(self, pending: _Pending, mark: int, request: Number | None = None) -> asyncio.Future[Done]:
         """Send the record, and remember the change. Whoever decides next decides upon it."""
         key = pending.key
         tenant = key.split(".")[1]
         pending.waiting = await self._writer.put(
             log_subject("subscription", tenant),
-            records.encode(records.SubscriptionChange(tenant, key, pending.value, self._decided)),
-            message_id=None if request is None else f"request-{request}",
+            records.encode(records.SubscriptionChange(tenant, key, pending.value, *self._decided)),
+            message_id=None if request is None else f"request-{request.sequence}-{request.place}",
         )
         self._under_way[key] = pending
         if pending.stored is None:

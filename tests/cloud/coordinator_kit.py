@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from spinney_cloud import coordinator, names, records
 from spinney_cloud.nats_log import NatsLog, read_range
 from spinney_cloud.service import Service
 from spinney_cloud.settings import Settings
+from spinney_cloud.way_out import apart
 
 WAIT_SECONDS = 60.0
 
@@ -88,9 +89,10 @@ class Kit:
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
 
-    def _on_out(self, subject: bytes, reply: bytes, data: bytes, _headers: bytes | None) -> None:
+    def _on_out(self, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
         _, _, client, leaf = subject.decode().split(".")
-        self.out.append((client, leaf, orjson.loads(data), time.monotonic()))
+        for one in apart(data, headers):
+            self.out.append((client, leaf, orjson.loads(one), time.monotonic()))
         self.log.connection.send(reply, b"")
 
     async def gateway(self, there: bool) -> None:
@@ -107,10 +109,20 @@ class Kit:
         self, client: str, leaf: str, payload: Any, sid: str | None = None, tenant: str = "default", **more: Any
     ) -> None:
         """Put a request into the queue, as the gateway does."""
+        line = self.line(client, leaf, payload, sid, tenant, **more)
+        await (await self._requests.put(names.request_subject(client), line))
+
+    def line(
+        self, client: str, leaf: str, payload: Any, sid: str | None = None, tenant: str = "default", **more: Any
+    ) -> bytes:
+        """A request as it stands in a message of the queue."""
         text = payload if isinstance(payload, str) or payload is None else json.dumps(payload)
         item = {"v": 1, "client": client, "tenant": tenant, "leaf": leaf, "sid": sid, "payload": text}
-        data = orjson.dumps({**item, "received": time.time(), **more})
-        await (await self._requests.put(names.request_subject(client), data))
+        return orjson.dumps({**item, "received": time.time(), **more})
+
+    async def together(self, lines: Sequence[bytes]) -> None:
+        """Put several requests into the queue as one message."""
+        await (await self._requests.put(names.request_subject("several"), b"\n".join(lines)))
 
     def heard(self, client: str, leaf: str) -> list[dict[str, Any]]:
         """What has gone out to a client."""

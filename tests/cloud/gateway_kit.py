@@ -115,10 +115,11 @@ class Ground:
         return [each async for found in read_range(self.log, stream, state.first, state.last) for each in found]
 
     async def requests(self) -> list[tuple[str, dict[str, Any]]]:
-        """Subject and content of each; the stream is a work queue, which no reader may simply read."""
+        """Subject of its message, and content, of each; the stream is a work queue, which no reader may simply read."""
         state = await self.log.state(names.REQUESTS)
         found = [await self.log.js.get_msg(names.REQUESTS, number) for number in range(state.first, state.last + 1)]
-        return [(str(message.subject), orjson.loads(message.data or b"")) for message in found]
+        lines = [(str(message.subject), line) for message in found for line in (message.data or b"").split(b"\n")]
+        return [(subject, orjson.loads(line)) for subject, line in lines]
 
     async def records(self) -> list[Record]:
         return [records.decode(message.data) for message in await self.messages()]

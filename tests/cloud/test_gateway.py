@@ -269,6 +269,7 @@ def test_more_than_the_way_out_has_room_for_goes_out_soon_and_once(
     """None waits for its sender to give it up as lost."""
     monkeypatch.setattr(way_out, "MAX_WAITING", 50)
     monkeypatch.setattr(post, "ANSWER_SECONDS", 3600.0)
+    monkeypatch.setattr(post, "MAX_TOGETHER", 1)
     count = 3 * post.MAX_UNDER_WAY
 
     async def test() -> None:
@@ -281,6 +282,46 @@ def test_more_than_the_way_out_has_room_for_goes_out_soon_and_once(
             assert sorted(map(int, kit.acts)) == list(range(count))
             assert letters.resent
             await letters.close()
+
+    run(test())
+
+
+def test_what_is_sent_at_once_goes_together_and_each_message_arrives_once_in_order(
+    nats: NatsServer, mqtt: MosquittoServer | None, tmp_path: Path
+) -> None:
+    """Small ones of one turn to one topic are one request; a large one goes alone, and none overtakes another."""
+
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data", mqtt=mqtt) as made, made.gateway(), made.client() as kit:
+            letters = post.Post(made.log.connection)
+            await letters.start()
+            requests = 0
+
+            def count(*_: object) -> None:
+                nonlocal requests
+                requests += 1
+
+            await made.log.connection.listen(names.OUT, count)
+            payloads = [b"%d" % number * (post.SMALL_BYTES if number == 150 else 1) for number in range(200)]
+            sent = [await letters.send("kit", "act", payload) for payload in payloads]
+            assert all(await asyncio.gather(*sent))
+            await until(lambda: len(kit.acts) == len(payloads), "all of them")
+            assert kit.acts == payloads
+            assert requests == 5  # 64, 64 and 22, the large one, 49
+            await letters.close()
+
+    run(test())
+
+
+def test_a_request_out_whose_sizes_are_not_its_datas_is_refused(
+    nats: NatsServer, mqtt: MosquittoServer | None, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data", mqtt=mqtt) as made, made.gateway():
+            where = names.out_subject("kit", "act")
+            for sizes in ("1 2", "x", "4 -1"):
+                answer = await made.log.connection.request(where, b"ab", headers={"Spinney-Sizes": sizes}, timeout=10)
+                assert (answer.headers or {}).get("Spinney-Error") == "1"
 
     run(test())
 

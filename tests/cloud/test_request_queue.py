@@ -20,8 +20,8 @@ def test_requests_are_removed_in_their_order_whatever_the_order_they_are_done_in
             taken = []
             while len(taken) < 3:
                 taken += await queue.next()
-            queue.done(taken[1].sequence)
-            queue.done(taken[2].sequence)
+            queue.done(taken[1].number)
+            queue.done(taken[2].number)
             await kit.log.connection.flush()
             assert (await kit.log.state(names.REQUESTS)).messages == 3
             await queue.close()
@@ -29,11 +29,32 @@ def test_requests_are_removed_in_their_order_whatever_the_order_they_are_done_in
             seen = []
             while len(seen) < 3:
                 seen += await again.next()
-            assert [one.sequence for one in seen] == [one.sequence for one in taken]
+            assert [one.number for one in seen] == [one.number for one in taken]
             for one in reversed(seen):
-                again.done(one.sequence)
+                again.done(one.number)
             await until_so(kit.has_no_requests)
             await again.close()
+
+    asyncio.run(work())
+
+
+def test_a_message_of_several_is_removed_once_all_of_them_are_done(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats, coordinator=False) as kit:
+            await kit.together([kit.line("ana", "sub", str(number), "s") for number in range(3)])
+            queue = RequestQueue(kit.log.connection)
+            taken = await queue.next()
+            assert [one.number.place for one in taken] == [0, 1, 2]
+            assert taken == sorted(taken)
+            queue.done(taken[2].number)
+            queue.done(taken[0].number)
+            await kit.log.connection.flush()
+            assert (await kit.log.state(names.REQUESTS)).messages == 1
+            assert queue.under_way == 3
+            queue.done(taken[1].number)
+            await until_so(kit.has_no_requests)
+            assert queue.under_way == 0
+            await queue.close()
 
     asyncio.run(work())
 
@@ -54,7 +75,7 @@ def test_no_more_are_taken_than_can_be_under_way(nats: NatsServer) -> None:
             await kit.log.connection.flush()
             assert not waiting.done()
             for one in taken:
-                queue.done(one.sequence)
+                queue.done(one.number)
             rest = await waiting
             while len(rest) < 5:
                 rest += await queue.next()
@@ -73,14 +94,14 @@ def test_a_connection_that_breaks_loses_none_and_repeats_none(nats: NatsServer) 
             taken = []
             while len(taken) < 2:
                 taken += await queue.next()
-            queue.done(taken[0].sequence)
+            queue.done(taken[0].number)
             nats.kill()
             nats.start()
             await kit.request("ana", "sub", "2", "s")
             [third] = await queue.next()
-            assert third.sequence == taken[1].sequence + 1
+            assert third.number.sequence == taken[1].number.sequence + 1
             for one in (taken[1], third):
-                queue.done(one.sequence)
+                queue.done(one.number)
             await until_so(kit.has_no_requests)
             await queue.close()
 

@@ -152,13 +152,15 @@ def test_requests_for_one_subscription_are_done_in_their_order(nats: NatsServer)
     run(work())
 
 
-def test_killed_at_any_moment_all_is_done_once_and_in_order(nats: NatsServer) -> None:
+@pytest.mark.parametrize("together", [1, 50])
+def test_killed_at_any_moment_all_is_done_once_and_in_order(nats: NatsServer, together: int) -> None:
     """Requests that were under way come again; their records are not stored twice, and none overtakes another."""
 
     async def work() -> None:
         async with Kit(nats, coordinator=False) as kit:
-            for number in range(300):
-                await kit.request("ana", "sub", f"NO2 > {number}", f"s{number % 60}")
+            lines = [kit.line("ana", "sub", f"NO2 > {number}", f"s{number % 60}") for number in range(300)]
+            for at in range(0, 300, together):
+                await kit.together(lines[at : at + together])
             for heard in (1, 40, 100, 220):
                 await kit.start()
                 await until(lambda heard=heard: len(kit.out) >= heard)
@@ -213,7 +215,8 @@ def test_without_a_gateway_requests_stay_until_there_is_one(nats: NatsServer) ->
     run(work())
 
 
-def test_what_was_decided_is_not_decided_again_after_a_crash(nats: NatsServer) -> None:
+@pytest.mark.parametrize("together", [1, 6])
+def test_what_was_decided_is_not_decided_again_after_a_crash(nats: NatsServer, together: int) -> None:
     """Requests that had nothing to do in their time would undo what came after them, in the bucket or in the log."""
 
     async def work() -> None:
@@ -221,9 +224,10 @@ def test_what_was_decided_is_not_decided_again_after_a_crash(nats: NatsServer) -
             await kit.subscribe("ana", "again", "NO2 > 1")
             await kit.subscribe("ana", "byhttp", "NO2 > 1")
             await kit.gateway(False)
-            for sid, *texts in (("ended", "", "NO2 > 1"), ("again", "NO2 > 1", "NO2 > 2", ""), ("byhttp", "NO2 > 2")):
-                for text in texts:
-                    await kit.request("ana", "sub", text, sid)
+            asked = (("ended", "", "NO2 > 1"), ("again", "NO2 > 1", "NO2 > 2", ""), ("byhttp", "NO2 > 2"))
+            lines = [kit.line("ana", "sub", text, sid) for sid, *texts in asked for text in texts]
+            for at in range(0, len(lines), together):
+                await kit.together(lines[at : at + together])
             await until_so(lambda: has_in_log(kit, 6))
             await kit.ask("put", owner="ana", sid="byhttp", subscription="NO2 > 3")
             before = await kit.kept(names.SUBSCRIPTIONS)
