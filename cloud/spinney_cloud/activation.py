@@ -9,6 +9,7 @@ active.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -28,6 +29,8 @@ from .broker_knowledge import BrokerKnowledge, Group
 from .density import Candidate, Choice, Density, Reliability, choose
 from .subscriptions import Kind, StoredSubscription
 from .wanted_index import Wanted, WantedIndex
+
+log = logging.getLogger(__name__)
 
 MAX_NEEDS: Final = 20_000
 """Filters that are kept in the form in which they are compared with announcements: those asked for last."""
@@ -155,6 +158,8 @@ class Activations:
         self.index = WantedIndex()
         self.brokers: dict[str, BrokerActivation] = {}
         self.evaluations = 0
+        self.failures = 0
+        """Filters that could not be compared with an announcement. All others go on."""
         self._needs: OrderedDict[str, Needs] = OrderedDict()
         self._digests: dict[str, None] = {}
         """To be looked at for all brokers."""
@@ -269,8 +274,12 @@ class Activations:
 
     def _consider(self, digest: str, client: str) -> None:
         broker = self.brokers[client]
-        if broker.put(digest, self._active(digest, client, broker)):
-            self._changed.add(client)
+        try:
+            if broker.put(digest, self._active(digest, client, broker)):
+                self._changed.add(client)
+        except Exception:
+            self.failures += 1
+            log.exception("the filter %s is not active on %s, for a fault of ours", digest, client)
 
     def _active(self, digest: str, client: str, broker: BrokerActivation) -> Active | None:
         wanted = self.index.get(digest)

@@ -36,9 +36,7 @@ class BrokerKnowledge:
 
     def __init__(self, announcement: Announcement) -> None:
         self.groups = _groups(announcement)
-        domains = [group.environment.domains for group in self.groups]
-        names = {name for one in domains for name in one}
-        joined = {name: _join([one.get(name, NULL) for one in domains]) for name in names}
+        joined = _joined([group.environment.domains for group in self.groups])
         self.known = Known({name: Knowledge(domain) for name, domain in joined.items()}, closed=True)
         """Of all its sources together."""
         self.environment = self.known.environment
@@ -81,6 +79,15 @@ def _group(known: Known, names: list[str]) -> Group:
     environment = known.environment
     domains = {**environment.domains, "source": _coarse(any_of(names))}
     return Group(frozenset(names), Environment(domains, environment.others))
+
+
+def _joined(groups: list[Mapping[str, Domain]]) -> dict[str, Domain]:
+    """Of each attribute what any of them allows. Thousands of kinds with attributes of their own are read once."""
+    found: dict[str, list[Domain]] = {}
+    for domains in groups:
+        for name, domain in domains.items():
+            found.setdefault(name, []).append(domain)
+    return {name: _join(some if len(some) == len(groups) else [*some, NULL]) for name, some in found.items()}
 
 
 def _join(domains: list[Domain]) -> Domain:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from .activation import Active, fingerprint
-from .log_errors import AskError
+from .log_errors import AskError, TooLarge
 from .names import ACTIVATIONS
 from .nats_connection import Backoff
 from .nats_log import NatsLog
@@ -126,6 +126,12 @@ class BrokerSender:
             await self._store(wish)
         return None if since is None or not messages else time.monotonic() - since
 
+    def cannot(self, error: TooLarge) -> None:
+        """It has heard a part at most: it hears all of it as soon as something changes."""
+        self.why = str(error)
+        self.sent = None
+        log.error("%s cannot be told what is active: %s", self.client, error)
+
     def _messages(self, wish: Wish) -> Iterator[dict[str, Any]]:
         if self.sent is None and not self.is_full_due and self._fingerprint == fingerprint(wish.active.values()):
             self.sent = wish.active
@@ -182,8 +188,12 @@ class BrokerSender:
             "told": self._told_leases,
             "chosen": wish.chosen,
         }
-        bucket = self._log.bucket(ACTIVATIONS)
-        await bucket.put(f"{self.tenant}.{self.client}", orjson.dumps(value))
+        bucket, key = self._log.bucket(ACTIVATIONS), f"{self.tenant}.{self.client}"
+        try:
+            await bucket.put(key, orjson.dumps(value))
+        except TooLarge as error:
+            log.warning("%s: which sources were chosen is forgotten at the next start: %s", key, error)
+            await bucket.put(key, orjson.dumps({**value, "chosen": {}}))
         self._stored_leases = (dict(wish.held), wish.lease_epoch)
 
 

@@ -30,7 +30,7 @@ from .broker_sender import ActivationVersionError, BrokerSender, Wish
 from .broker_sender import decode as decode_activation
 from .expiry import Expiry
 from .leases import Leases
-from .log_errors import LogError
+from .log_errors import LogError, TooLarge
 from .log_reader import Reader
 from .names import ACTIVATIONS, ANNOUNCEMENTS, LOG, SUBSCRIPTIONS, log_subject
 from .nats_log import NatsLog
@@ -47,6 +47,8 @@ TICKS_PER_PERIOD: Final = 4
 LONGEST_TICK_SECONDS: Final = 30.0
 MAX_BROKERS: Final = 100_000
 """Announcements of all tenants."""
+ROOM_BYTES: Final = 1024
+"""Of the server's max_payload, beside an announcement as it is kept: what its leases are kept with takes no more."""
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -132,6 +134,11 @@ class BrokerService:
         for leases in self.leases.values():
             leases.settle()
 
+    @property
+    def failures(self) -> int:
+        """Filters that could not be compared with announcements."""
+        return sum(activations.failures for activations in self.activations.values())
+
     def _complain(self, key: str, error: Exception) -> None:
         self.damaged += 1
         log.error("%s is passed over: %s", key, error)
@@ -183,6 +190,8 @@ class BrokerService:
         if isinstance(said, Counted):
             self._count(tenant, client, said)
             return None
+        if isinstance(said, Announcement):
+            self._check_size(said)
         async with self._order:
             change = self.announcements.decide(tenant, client, said, self._clock())
             self._announced.labels(_name(said) if change.is_change else "ignored").inc()
@@ -193,6 +202,13 @@ class BrokerService:
             if isinstance(said, Announcement) and said.counts is not None:
                 self.counts[tenant, client] = said.counts
         return None if isinstance(said, Away) else {"request": "ann", "ok": True, "session": said.session}
+
+    def _check_size(self, said: Announcement) -> None:
+        """Before anything changes: what the bucket cannot take would be refused at each start again. What it can take
+        is larger than the record of its sources, and than its leases."""
+        size, most = len(said.encode()), self._nats.connection.max_payload - ROOM_BYTES
+        if size > most:
+            raise Refusal(413, f"{size} bytes as it is kept, at most {most}: announce fewer sources or attributes")
 
     def _count(self, tenant: str, client: str, said: Counted) -> None:
         announcement = self.announcements.get(tenant, client)
@@ -315,7 +331,11 @@ class BrokerService:
                 if announcement is not None and announcement.away is not None:
                     break
                 wish = self._wish(tenant, client)
-                seconds = await sender.send(wish)
+                try:
+                    seconds = await sender.send(wish)
+                except TooLarge as error:
+                    sender.cannot(error)
+                    continue
                 if seconds is not None:
                     self._seconds.observe(seconds)
                 self._active.labels(tenant, client).set(len(wish.active))

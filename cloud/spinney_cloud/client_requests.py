@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from spinney import SyntaxError as SubscriptionError
 from spinney import parse
 
-from .log_errors import LogError
+from .log_errors import LogError, TooLarge
 from .names import DEAD, dead_subject, is_name
 from .nats_log import NatsLog
 from .post import Post
@@ -105,6 +105,12 @@ class ClientRequests:
         self._refused = Counter(
             "spinney_coordinator_requests_refused", "Requests that were refused", ["request"], registry=metrics
         )
+        self._failed = Counter(
+            "spinney_coordinator_requests_failed",
+            "Requests that were refused for a fault of ours, which is in the log",
+            ["request"],
+            registry=metrics,
+        )
         self._latency = Histogram(
             "spinney_coordinator_reply_seconds",
             "From a request's arrival at the gateway to its reply's departure",
@@ -129,8 +135,8 @@ class ClientRequests:
             if isinstance(outcome, asyncio.Future):
                 try:
                     outcome = (await outcome).reply()
-                except Refusal as refusal:
-                    outcome = await self._refuse(taken, refusal)
+                except Exception as error:  # noqa: BLE001  # see _refusal
+                    outcome = await self._refuse(taken, self._refusal(taken, error))
             if outcome is None:
                 self.queue.done(taken.request.number)
                 continue
@@ -145,13 +151,13 @@ class ClientRequests:
         """Take no more."""
         await self.queue.close()
 
-    def _read(self, some: list[_Taken]) -> list[Reading | Refusal | None]:
+    def _read(self, some: list[_Taken]) -> list[Reading | Exception | None]:
         """What those say that begin a subscription; None for all others."""
         asked = [Asked(taken.client, taken.sid or "", taken.text) for taken in some if taken.begins]
-        readings = iter(self._subscriptions.read(asked))
+        readings = iter(self._readings(asked))
         return [next(readings) if taken.begins else None for taken in some]
 
-    async def _take(self, taken: _Taken, reading: Reading | Refusal | None) -> _Taken:
+    async def _take(self, taken: _Taken, reading: Reading | Exception | None) -> _Taken:
         if taken.problem is not None:
             self._counts["other"].inc()
             log.error("a request that cannot be read is put aside: %s", taken.problem)
@@ -160,12 +166,37 @@ class ClientRequests:
         self._counts.get(taken.leaf, self._counts["other"]).inc()
         try:
             taken.outcome = await self._begin(taken, taken.refusal or reading)
-        except Refusal as refusal:
-            taken.outcome = await self._refuse(taken, refusal, taken.text)
+        except Exception as error:  # noqa: BLE001  # see _refusal
+            taken.outcome = await self._refuse(taken, self._refusal(taken, error), taken.text)
         return taken
 
-    async def _begin(self, taken: _Taken, reading: Reading | Refusal | None) -> Any:
-        if isinstance(reading, Refusal):
+    def _readings(self, asked: list[Asked]) -> list[Reading | Exception]:
+        """Together; one by one if one of them brings about a failure, so that the others are read."""
+        try:
+            return [*self._subscriptions.read(asked)]
+        except Exception as error:  # noqa: BLE001  # see _refusal
+            if len(asked) == 1:
+                return [error]
+        return [self._readings([one])[0] for one in asked]
+
+    def _refusal(self, taken: _Taken, error: Exception) -> Refusal:
+        """What is told of whatever a request has met: that must neither end the process nor come again at its start.
+
+        Trouble with the log is not the request's: it is raised, and the request is done after the next start.
+        """
+        if isinstance(error, Refusal):
+            return error
+        if isinstance(error, TooLarge):
+            return Refusal(413, str(error))
+        if isinstance(error, LogError):
+            raise error
+        leaf = taken.leaf if taken.leaf in self._counts else "other"
+        self._failed.labels(leaf).inc()
+        log.error("a request of %s (%s) is refused for a fault of ours", taken.client, leaf, exc_info=error)
+        return Refusal(500, f"a fault of ours, it is in the log: {type(error).__name__}")
+
+    async def _begin(self, taken: _Taken, reading: Reading | Exception | None) -> Any:
+        if isinstance(reading, Exception):
             raise reading
         if taken.leaf == "ann":
             try:

@@ -80,6 +80,7 @@ class Coordinator:
             "requests_under_way": ("Requests that are not replied to yet", lambda: self.requests.queue.under_way),
             "changes_under_way": ("Changes on their way to the buckets", lambda: self.subscriptions.under_way),
             "replies_under_way": ("Messages that the gateway has not sent yet", lambda: self.post.under_way),
+            "filters_failed": ("Filters that activation could not deal with", lambda: self.brokers.failures),
             "damaged": ("Values that could not be read", lambda: self.subscriptions.damaged + self.brokers.damaged),
         }
         for name, (text, value) in shown.items():

@@ -20,7 +20,7 @@ import nats.errors
 import orjson
 from nats.aio.client import Client
 
-from .log_errors import NobodyThere, Refused, StreamMissing, Unavailable
+from .log_errors import NobodyThere, Refused, StreamMissing, TooLarge, Unavailable
 from .service import Endpoints
 
 log = logging.getLogger(__name__)
@@ -204,7 +204,10 @@ class Connection(Client):
     # ---- Requests ----------------------------------------------------------------------------------------------
 
     async def ask_subject(self, subject: str, data: bytes, timeout_seconds: float) -> Answer:
-        """Send a request, and wait for its one answer; NobodyThere or Unavailable."""
+        """Send a request, and wait for its one answer; NobodyThere, Unavailable, or TooLarge: for a larger one the
+        server would end the connection."""
+        if len(data) > self.max_payload:
+            raise TooLarge(len(data), self.max_payload)
         async with self._room:
             return await self._ask(subject, data, timeout_seconds)
 

@@ -167,7 +167,7 @@ class NatsLog:
     async def ask(
         self, process: str, what: str, payload: bytes = b"", *, timeout_seconds: float = ASK_SECONDS
     ) -> bytes:
-        """Ask a process; NobodyThere if it does not run, AskError if it fails or says nothing in time."""
+        """Ask a process; NobodyThere if it does not run, AskError if it fails or says nothing in time, TooLarge."""
         return await self.ask_on(ask_subject(process, what), payload, timeout_seconds=timeout_seconds)
 
     async def ask_on(self, subject: str, payload: bytes, *, timeout_seconds: float = ASK_SECONDS) -> bytes:
@@ -208,6 +208,8 @@ class NatsLog:
             data, headers = f"{type(error).__name__}: {error}".encode(), {FAILED: "1"}
         finally:
             self._room.release()
+        if len(data) > self.connection.max_payload:
+            data, headers = str(TooLarge(len(data), self.connection.max_payload)).encode(), {FAILED: "1"}
         try:
             await self.connection.publish(question.reply, data, headers=headers)
         except (nats.errors.Error, OSError) as error:

@@ -12,6 +12,7 @@ from collections import deque
 from itertools import groupby
 from typing import Final
 
+from .log_errors import TooLarge
 from .names import out_subject
 from .nats_connection import Connection, subject_bytes
 from .way_out import PUT_OFF, SIZES
@@ -67,6 +68,8 @@ class Post:
 
     async def send(self, client: str, leaf: str, data: bytes) -> asyncio.Future[bool]:
         """Take a message, waiting for room; the future says whether the gateway has sent it, or refuses to."""
+        if len(data) > self._connection.max_payload:
+            return self._too_large(client, leaf, len(data))
         while len(self._letters) >= MAX_UNDER_WAY:
             room: asyncio.Future[None] = self._loop.create_future()
             self._room.append(room)
@@ -80,6 +83,14 @@ class Post:
             self._loop.call_soon(self._send_due)
         self._due.append(self._number)
         return future
+
+    def _too_large(self, client: str, leaf: str, size: int) -> asyncio.Future[bool]:
+        """For it the server would end the connection, each time anew."""
+        self.refused += 1
+        log.warning("%s/%s: %s", client, leaf, TooLarge(size, self._connection.max_payload))
+        refused: asyncio.Future[bool] = self._loop.create_future()
+        refused.set_result(False)
+        return refused
 
     @property
     def under_way(self) -> int:

@@ -82,6 +82,12 @@ class Kit:
             await self._task
             self._task = None
 
+    async def ended(self) -> None:
+        """Until it ends by itself; raises what it ended with."""
+        assert self._task is not None
+        task, self._task = self._task, None
+        await asyncio.wait_for(task, WAIT_SECONDS)
+
     async def kill(self) -> None:
         """As kill -9 does: nothing is finished."""
         assert self._task is not None

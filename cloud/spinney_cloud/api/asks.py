@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from ..log_errors import LogError, NobodyThere
+from ..log_errors import LogError, NobodyThere, TooLarge
 from ..nats_log import NatsLog
 from .errors import Problem, unavailable
 
@@ -29,6 +29,8 @@ async def ask_bytes(log: NatsLog, process: str, what: str, question: bytes, time
         data = await log.ask(process, what, question, timeout_seconds=timeout_seconds)
     except NobodyThere:
         raise unavailable(f"{process} is not there; it is being started again") from None
+    except TooLarge as error:
+        raise Problem(413, f"too large to be passed on: {error}") from None
     except LogError as error:
         raise unavailable(f"{process} does not answer: {error}") from None
     answer: dict[str, Any] = orjson.loads(data)
