@@ -20,6 +20,7 @@ from spinney.client.address import Access, Server
 from spinney.client.link import Event, Granted, Link, Lost, Opened, Refused
 
 from .acquire import make, name_of
+from .acquire.serial import find_port
 from .foreign_access import password_in
 from .loop_handover import LoopHandover
 from .samples import AcquirerError
@@ -132,7 +133,7 @@ def _acquirers(settings: Settings) -> Iterator[Finding]:
             yield from _cannot_be_made(each)
         match each:
             case AcquireSerial(port=port):
-                yield _device_file("serial", Path(port))
+                yield _serial(port)
             case AcquireReplay(file=file):
                 yield _readable("replay", file)
             case AcquireMqtt(url=url):
@@ -209,6 +210,14 @@ def _group(name: str, what: str) -> Finding:
         return Finding(what, "good", f"member of the group {name}")
     remedy = f"sudo usermod -aG {name} {_me()}, then log in again"
     return Finding(what, "note", f"{_me()} is not in the group {name}; a desktop session may do without", remedy)
+
+
+def _serial(port: str) -> Finding:
+    """The port, or what fits its pattern, as the acquirer will find it."""
+    try:
+        return _device_file("serial", Path(find_port(port)))
+    except AcquirerError as error:
+        return Finding("serial", "bad", error.problem, error.remedy)
 
 
 def _device_file(what: str, path: Path) -> Finding:

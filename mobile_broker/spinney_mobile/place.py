@@ -24,6 +24,8 @@ LAST_RETRY_SECONDS: Final = 60.0
 MAX_LINE_BYTES: Final = 16 * 1024
 FILE_SECONDS: Final = 1.0
 """Between two looks into a file."""
+_WITH_A_FIX: Final = (2, 3)
+"""Modes of gpsd's: in two dimensions, and in three."""
 _WATCH = b'?WATCH={"enable":true,"json":true};\n'
 
 _log = logging.getLogger(__name__)
@@ -155,7 +157,7 @@ class Whereabouts:
     def _read(self, read: Callable[[bytes], Fix | None], line: bytes) -> Fix | None:
         try:
             return read(line)
-        except ValueError:
+        except (ValueError, OverflowError, RecursionError):  # the latter two of JSON that nobody would send
             self.refused += 1
             return None
 
@@ -185,7 +187,7 @@ def _new_lines(path: Path, done: int) -> list[bytes]:
 def of_gpsd(line: bytes) -> Fix | None:
     """A report of gpsd's."""
     item = json.loads(line)
-    if not isinstance(item, dict) or item.get("class") != "TPV" or item.get("mode", 0) < 2:
+    if not isinstance(item, dict) or item.get("class") != "TPV" or item.get("mode") not in _WITH_A_FIX:
         return None
     return _fix(0.0, item.get("lat"), item.get("lon"))
 

@@ -14,7 +14,7 @@ from hearing_kit import NOW, Kept, until
 
 from spinney_mobile.acquire import Acquirers, make, name_of
 from spinney_mobile.acquire.simulator import room
-from spinney_mobile.samples import Acquirer, AcquirerError, Sample
+from spinney_mobile.samples import MAX_HEARD_BYTES, Acquirer, AcquirerError, Sample
 from spinney_mobile.settings import (
     AcquireBle,
     AcquireMotes,
@@ -115,6 +115,26 @@ def test_csv_and_compressed_files(tmp_path: Path) -> None:
         {"temp": 22.0},
     ]
     assert [sample.time for _, sample in found] == [1769857200.0, NOW]
+
+
+@pytest.mark.parametrize("size", [MAX_HEARD_BYTES + 1, 2 * MAX_HEARD_BYTES, 3 * MAX_HEARD_BYTES + 7])
+def test_of_a_line_that_is_too_long_not_even_its_end_is_a_sample(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "log.csv"
+    end = "a,3"
+    file.write_text(f"source,temp\na,1\n{'x' * (size - len(end))}{end}\na,2\n{'y' * size}")
+    acquirer = make(AcquireReplay(file=file, speed=0))
+    kept = Kept()
+    clock.run(acquirer.run(kept))
+    assert [sample.values for sample in kept.samples] == [{"temp": 1.0}, {"temp": 2.0}]
+    assert acquirer.counts["bad lines"] == 2
+    assert "log.csv:5: longer than" in (acquirer.error or "")
+
+
+def test_a_line_may_be_as_long_as_a_sample(tmp_path: Path) -> None:
+    start = '{"v": 1, "text": "'
+    line = f'{start}{"x" * (MAX_HEARD_BYTES - len(start) - 2)}"}}'
+    assert len(line) == MAX_HEARD_BYTES
+    assert len(played(AcquireReplay(file=jsonl(tmp_path, line, line), speed=0))) == 2
 
 
 def test_the_sample_that_comes_along_is_replayed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
@@ -16,7 +17,7 @@ from spinney.mote.advert import BTHOME, COMPANY, OBJECTS
 from spinney_mobile.decode import Decoded, DecodeError, Registry
 from spinney_mobile.decode.atc import Atc
 from spinney_mobile.decode.bthome import BTHome
-from spinney_mobile.decode.registry import MAX_FAILURES, OFF_SECONDS
+from spinney_mobile.decode.registry import MAX_FAILURES, OFF_SECONDS, Entry
 from spinney_mobile.decode.ruuvi import Ruuvi
 from spinney_mobile.decode.theengs import Theengs
 from spinney_mobile.samples import Ability, Heard
@@ -322,6 +323,47 @@ def test_a_decoder_that_raises_is_switched_off_and_the_others_go_on() -> None:
     }  # fmt: skip
     assert working["state"] == "on"
     assert registry.decode(advert(name="works"), None) is None
+
+
+class Answering:
+    """Of somebody's package, and not written as ours."""
+
+    name = "answering"
+    abilities: Mapping[str, Ability] = {}
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def decode(self, _heard: Heard, _key: bytes | None) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"temperature": 20.0}, "TypeError: its answer is neither Decoded nor None: {'temperature': 20.0}"),
+        (Decoded([1.0]), "a publication is an object of attributes, not list"),  # type: ignore[arg-type]
+        (Decoded({"raw": b"\x01"}), "raw"),  # type: ignore[dict-item]
+        (Decoded({"temperature": float("nan")}), "temperature"),
+        (Decoded({"source": "another"}), "ValueError: source: reserved"),
+        (Decoded({"temperature": 20.0}, counter="7"), "TypeError: counter is an int, or None, not '7'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_another_packages_decoder_answers_is_looked_at_as_if_it_had_raised(answer: Any, error: str) -> None:
+    registry = Registry([Entry(Answering(answer), is_foreign=True), Entry(BTHome())])
+    for _ in range(MAX_FAILURES):
+        found = registry.decode(bthome("400161"), None)
+        assert found is not None
+        assert found[1].values == {"battery": 97}
+    assert registry.status()[0]["state"] == "off"
+    assert error in registry.status()[0]["error"]
+
+
+def test_what_another_packages_decoder_answers_is_made_ours() -> None:
+    registry = Registry([Entry(Answering(Decoded({"temperature": 20, "humidity": None})), is_foreign=True)])  # type: ignore[dict-item]
+    found = registry.decode(advert(), None)
+    assert found is not None
+    assert [(name, type(value)) for name, value in found[1].values.items()] == [("temperature", float)]
 
 
 def test_a_decoder_that_is_off_is_tried_again_later() -> None:

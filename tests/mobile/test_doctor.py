@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,16 @@ def test_files_and_servers_of_acquirers_are_looked_at(tmp_path: Path) -> None:
     assert "cannot be read" in found["replay"].text
     assert found[f"mqtt mqtt://127.0.0.1:{port}"].state == "bad"
     assert not any("blue" in what for what in found)
+
+
+def test_a_serial_port_may_be_a_pattern_of_which_something_is_there(tmp_path: Path) -> None:
+    (tmp_path / "usb-1").touch()
+    serial = (AcquireSerial(port=f"{tmp_path}/usb-*"),)
+    found = findings(replace(at(tmp_path, None), acquire=serial))
+    assert (found["serial"].state, found["serial"].text) == ("good", str(tmp_path / "usb-1"))
+    (tmp_path / "usb-1").unlink()
+    found = findings(replace(at(tmp_path, None), acquire=serial))
+    assert (found["serial"].state, found["serial"].remedy) == ("bad", "is it plugged in?")
 
 
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,8 @@ def test_fixes_that_come_twice_or_late_are_passed_over() -> None:
 
 def test_gpsd_says_where_we_are_only_with_a_fix() -> None:
     assert of_gpsd(json.dumps(TPV).encode()) == Fix(0.0, 45.815, 15.977)
-    assert of_gpsd(json.dumps({**TPV, "mode": 1}).encode()) is None
+    for mode in (0, 1, None, "3", [3]):
+        assert of_gpsd(json.dumps({**TPV, "mode": mode}).encode()) is None
     assert of_gpsd(b'{"class":"SKY"}') is None
 
 
@@ -128,6 +129,13 @@ def test_without_a_fix_a_sentence_says_nothing(body: str) -> None:
 def test_damaged_lines_are_no_fix(read: Any, line: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever its words are, it is counted and no more
         read(line)
+
+
+@pytest.mark.parametrize("line", [b"[" * 10_000, b'{"class":"TPV","mode":3,"lat":1%s,"lon":0}' % (b"0" * 400)])
+def test_lines_that_no_receiver_would_send_are_counted_and_end_nothing(line: bytes) -> None:
+    here = Whereabouts(Place(kind="gpsd"))
+    assert here._read(of_gpsd, line) is None
+    assert here.refused == 1
 
 
 # ---- receivers

@@ -57,8 +57,11 @@ class Replay(Acquirer):
                 if number % PAUSE_LINES == 0:
                     await asyncio.sleep(0)
 
-    def _read(self, lines: Lines, number: int, line: str) -> Plain | None:
+    def _read(self, lines: Lines, number: int, line: str | None) -> Plain | None:
         self.counts["lines"] += 1
+        if line is None:
+            self._complain(number, f"longer than {MAX_HEARD_BYTES} characters")
+            return None
         try:
             item = lines.read(line)
             if item is None:
@@ -67,9 +70,12 @@ class Replay(Acquirer):
                 item["time"] = read_time(item["time"])
             return plain(item)
         except (LineError, PublicationError, ValueError) as error:
-            self.counts["bad lines"] += 1
-            self.error = f"{self._settings.file}:{number}: {error}"
+            self._complain(number, error)
             return None
+
+    def _complain(self, number: int, what: object) -> None:
+        self.counts["bad lines"] += 1
+        self.error = f"{self._settings.file}:{number}: {what}"
 
     def _sample(self, found: Plain, measured: float) -> Sample:
         """Its number is left out when the file is played again and again: it would be the same sample."""
@@ -140,7 +146,10 @@ def _text(file: Path) -> IO[str]:
     return file.open(encoding="utf-8", errors="replace")
 
 
-def _bounded(file: IO[str]) -> Iterator[str]:
-    """The lines; what is longer than a sample may be is cut, and then no sample."""
-    while line := file.readline(MAX_HEARD_BYTES):
-        yield line
+def _bounded(file: IO[str]) -> Iterator[str | None]:
+    """The lines; None for one that is longer than a sample may be."""
+    while line := file.readline(MAX_HEARD_BYTES + 1):
+        is_whole = line.endswith("\n") or len(line) <= MAX_HEARD_BYTES
+        yield line if is_whole else None
+        while not line.endswith("\n") and line:
+            line = file.readline(MAX_HEARD_BYTES)

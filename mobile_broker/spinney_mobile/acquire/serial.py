@@ -49,20 +49,11 @@ class SerialLines(Acquirer):
             from serial import Serial, SerialException
         except ImportError:
             raise AcquirerError("pyserial is not installed", 'pip install "spinney[mobile]"') from None
-        port = self._find()
+        port = find_port(self._settings.port)
         try:
             return Serial(port, self._settings.baud, timeout=0, exclusive=True)
         except SerialException as error:
             raise AcquirerError(f"{port}: {_reason(error)}", _remedy(error.errno)) from None
-
-    def _find(self) -> str:
-        """The port, or the first that fits a pattern such as /dev/serial/by-id/*."""
-        if not glob.has_magic(self._settings.port):
-            return self._settings.port
-        found = sorted(glob.glob(self._settings.port))  # noqa: PTH207 - a whole path with its pattern, not a folder's
-        if not found:
-            raise AcquirerError(f"{self._settings.port}: nothing fits", "is it plugged in?")
-        return found[0]
 
     def take(self, line: bytes, lines: Lines, sink: Sink) -> None:
         """One line without its end."""
@@ -82,6 +73,16 @@ class SerialLines(Acquirer):
     def health(self) -> dict[str, Any]:
         """Counts, and the last error."""
         return {"port": self._settings.port, "error": self.error, **self.counts}
+
+
+def find_port(port: str) -> str:
+    """The port, or the first that fits a pattern such as /dev/serial/by-id/*; AcquirerError if none does."""
+    if not glob.has_magic(port):
+        return port
+    found = sorted(glob.glob(port))  # noqa: PTH207 - a whole path with its pattern, not a folder's
+    if not found:
+        raise AcquirerError(f"{port}: nothing fits", "is it plugged in?")
+    return found[0]
 
 
 class _Port:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Self
 
+from spinney.publication import RESERVED, read
+
 from ..samples import Heard
 from .atc import Atc
 from .bthome import BTHome
@@ -28,6 +30,8 @@ class Entry:
     """A decoder, and how it does."""
 
     decoder: Decoder
+    is_foreign: bool = False
+    """Another package's: also its answers are looked at."""
     decoded: int = 0
     refused: int = 0
     """Adverts of its format that cannot be used, as it says itself."""
@@ -72,14 +76,14 @@ class Registry:
         for point in entry_points(group=GROUP):
             self._load(point)
         if Theengs.is_installed():
-            self.entries.append(Entry(Theengs()))
+            self.entries.append(Entry(Theengs(), is_foreign=True))
         return self
 
     def _load(self, point: EntryPoint) -> None:
         try:
             found = point.load()
             decoder = found() if isinstance(found, type) else found
-            self.entries.append(Entry(_checked(decoder)))
+            self.entries.append(Entry(_checked(decoder), is_foreign=True))
         except Exception as error:  # noqa: BLE001 - somebody else's package: whatever it is, it is shown
             self.missing[point.name] = _words(error)
 
@@ -102,6 +106,8 @@ class Registry:
     def _ask(self, entry: Entry, heard: Heard, key: bytes | None) -> Decoded | None:
         try:
             decoded = entry.decoder.decode(heard, key)
+            if entry.is_foreign and decoded is not None:
+                decoded = _checked_answer(decoded)
         except DecodeError:
             entry.refused += 1
             raise
@@ -141,6 +147,20 @@ def _checked(decoder: Any) -> Decoder:
         raise TypeError(f"the decoder {decoder.name} has no abilities: a mapping from attribute to Ability")
     checked: Decoder = decoder
     return checked
+
+
+def _checked_answer(decoded: Any) -> Decoded:
+    """What another package's decoder says, if it can be said of an advert."""
+    if not isinstance(decoded, Decoded):
+        raise TypeError(f"its answer is neither Decoded nor None: {decoded!r:.80}")
+    values = read(decoded.values)
+    if reserved := values.keys() & RESERVED:
+        raise ValueError(f"{', '.join(sorted(reserved))}: reserved, and no attribute that a decoder may tell")
+    for name in ("repeat", "counter", "boot", "sequence"):
+        number = getattr(decoded, name)
+        if not isinstance(number, int | None):
+            raise TypeError(f"{name} is an int, or None, not {number!r:.80}")
+    return decoded._replace(values=values)
 
 
 def _words(error: Exception) -> str:

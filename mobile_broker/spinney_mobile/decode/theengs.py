@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from spinney.expression import Value
+from spinney.publication import RESERVED
 
 from ..samples import Ability, Heard
 from .decoder import Decoded, DecodeError
@@ -71,7 +72,7 @@ class Theengs:
         values = {
             _ATTRIBUTES.get(name, name): _value(value)
             for name, value in told.items()
-            if name not in _ABOUT and isinstance(value, bool | int | float | str)
+            if name not in _ABOUT and name not in RESERVED and isinstance(value, bool | int | float | str)
         }
         return Decoded(values, told.get("seq")) if values else None
 
