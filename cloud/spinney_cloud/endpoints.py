@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from .conflicts import DEFAULT_PORTS, parse_url
 from .data_dir import DataDir
 from .mqtt_kind import Broker, detect
 from .nats_server import NatsPorts
-from .ports import Listener, at, reachable, resolve
+from .ports import Listener, at, held, reachable
 from .service import Endpoints
 from .settings import Mqtt, Nats, Settings, Tls
 
@@ -33,8 +35,9 @@ class OurPorts(NamedTuple):
     """None: there is an existing server."""
 
 
-def our_ports(settings: Settings) -> OurPorts:
-    """The ports that are set, and free ones where any will do; PortsError names all that cannot be had."""
+@contextmanager
+def our_ports(settings: Settings) -> Iterator[OurPorts]:
+    """The ports that are set, and free ones where any will do, held for us; PortsError names all that cannot be had."""
     wanted = [Listener("HTTP", settings.http.host, settings.http.port, "--http-port")]
     if not settings.nats.url:
         wanted.append(Listener("nats-server", settings.nats.host, settings.nats.port, "--nats-port"))
@@ -42,8 +45,8 @@ def our_ports(settings: Settings) -> OurPorts:
             wanted.append(Listener("MQTT", settings.mqtt.host, settings.mqtt.port, "--mqtt-port"))
             if (port := settings.mqtt.websocket_port) is not None:
                 wanted.append(Listener("MQTT over WebSocket", settings.mqtt.host, port, "--mqtt-websocket-port"))
-    http, *nats = resolve(wanted)
-    return OurPorts(http, NatsPorts(*nats) if nats else None)
+    with held(wanted) as (http, *nats):
+        yield OurPorts(http, NatsPorts(*nats) if nats else None)
 
 
 def nats_endpoints(settings: Nats, ports: NatsPorts | None, data: DataDir) -> dict[str, Any]:

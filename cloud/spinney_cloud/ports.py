@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import NamedTuple
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
 
 import psutil
+
+HOLDS: Final = sys.platform == "linux"
+"""There a port that is bound, and not listened on, goes to nobody who asks for any, but to who asks for this one."""
 
 
 class Listener(NamedTuple):
@@ -51,18 +55,27 @@ def at(host: str, port: int) -> str:
 
 def resolve(listeners: Sequence[Listener]) -> list[int]:
     """The port of each, chosen where any will do; PortsError names all that cannot be had."""
+    with held(listeners) as ports:
+        return ports
+
+
+@contextmanager
+def held(listeners: Sequence[Listener]) -> Iterator[list[int]]:
+    """As `resolve`; and until its end they are for those alone who ask for them by number (where the system HOLDS)."""
     problems: list[str] = []
     ports: list[int] = []
-    with ExitStack() as held:  # all at once, so that no two get the same
+    with ExitStack() as bound:  # all at once, so that no two get the same
         for listener in listeners:
             try:
-                bound = held.enter_context(_bind(listener.host, listener.port))
-                ports.append(bound.getsockname()[1])
+                one = bound.enter_context(_bind(listener.host, listener.port))
+                ports.append(one.getsockname()[1])
             except OSError as error:
                 problems.append(_problem(listener, error))
-    if problems:
-        raise PortsError(problems)
-    return ports
+        if problems:
+            raise PortsError(problems)
+        if not HOLDS:
+            bound.close()
+        yield ports
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -74,7 +87,8 @@ def _bind(host: str, port: int) -> socket.socket:
         # as servers do: what is left of closed connections is no obstacle
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(1)
+        if not HOLDS:
+            bound.listen(1)
     except OSError:
         bound.close()
         raise

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,6 +96,8 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._told: dict[str, int] = {}
         self._generation = 0
+        self._held = ExitStack()
+        """Our ports, so that a process that starts again finds its own still free."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._kill_at_once = False
         self._began = time.monotonic()
@@ -135,7 +137,7 @@ class Supervisor:
         starting.result()
 
     async def _start(self, data: DataDir) -> None:
-        ports = our_ports(self.settings)
+        ports = self._held.enter_context(our_ports(self.settings))
         self._task(self._say_progress())
         endpoints = await self._start_servers(data, ports)
         async with self._wait_for(f"the log at {endpoints.nats_url}"):
@@ -325,6 +327,7 @@ class Supervisor:
             await asyncio.gather(*(child.stop(STOP_SECONDS) for child in children))
         if self._nats:
             await self._nats.stop()
+        self._held.close()
         logger.info("stopped", extra={"seconds": round(time.monotonic() - began, 2)})
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -15,12 +16,25 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+import pytest
 
 from spinney_cloud.service import Endpoints
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
+_IP_LOCAL_PORT_RANGE = 51
+"""Of Linux, for one socket; Python does not name it."""
+
+
+def take_any_of(port: int) -> None:
+    """Ask for any free port where this is the only one that the system may give; OSError if it does not, and let go."""
+    with socket.socket() as asking:
+        try:
+            asking.setsockopt(socket.IPPROTO_IP, _IP_LOCAL_PORT_RANGE, struct.pack("=I", port << 16 | port))
+        except OSError:
+            pytest.skip("a kernel before 6.3")
+        asking.bind(("127.0.0.1", 0))
 
 
 def free_ports(count: int) -> list[int]:

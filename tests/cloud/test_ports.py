@@ -4,8 +4,9 @@ import os
 import socket
 
 import pytest
+from servers import take_any_of
 
-from spinney_cloud.ports import Listener, PortsError, is_loopback, reachable, resolve
+from spinney_cloud.ports import HOLDS, Listener, PortsError, held, is_loopback, reachable, resolve
 
 
 def test_a_port_in_use_is_told_with_the_process_and_the_option() -> None:
@@ -41,6 +42,16 @@ def test_free_ports_differ_and_can_be_listened_on() -> None:
     assert len(set(ports)) == len(ports)
     for port in ports:
         socket.create_server(("127.0.0.1", port)).close()
+
+
+@pytest.mark.skipif(not HOLDS, reason="this system has no way to hold a port for another process")
+def test_a_port_that_is_held_is_for_those_alone_who_ask_for_it() -> None:
+    with held([Listener("HTTP", "127.0.0.1", 0, "--http-port")]) as [port]:
+        for _ in range(2):  # a server that starts again, too
+            socket.create_server(("127.0.0.1", port)).close()
+        with pytest.raises(OSError, match="in use"):
+            take_any_of(port)
+    take_any_of(port)
 
 
 def test_a_port_is_free_again_although_a_connection_to_it_was_just_closed() -> None:

@@ -15,10 +15,11 @@ import orjson
 import psutil
 import pytest
 from clouds import SMALL, Cloud, alive, kill, wait_until
-from servers import MosquittoServer, NatsServer, answers, free_ports
+from servers import MosquittoServer, NatsServer, answers, free_ports, take_any_of
 
 from spinney_cloud.child import before_exec
 from spinney_cloud.data_dir import DataDir, holder
+from spinney_cloud.ports import HOLDS
 from spinney_cloud.service import TETHERED, read_run
 
 ALL = {"http", "gateway", "coordinator", "matcher", "delivery"}
@@ -171,6 +172,17 @@ def test_nats_server_comes_back_on_the_same_ports(cloud: Cloud) -> None:
         wait_until(lambda: answers(cloud.port("NATS")) and answers(cloud.port("MQTT")), "the same ports")
         assert not [event for _, event, _ in cloud.events() if event != "start"]
         assert cloud.stop() == 0
+
+
+@pytest.mark.skipif(not HOLDS, reason="this system has no way to hold a port for another process")
+def test_a_port_of_ours_goes_to_nobody_else_while_nothing_listens_there(cloud: Cloud) -> None:
+    """These processes are stand-ins: there is no HTTP. A real one may end, too, and start again."""
+    with cloud:
+        assert not answers(cloud.port("HTTP"))
+        with pytest.raises(OSError, match="in use"):
+            take_any_of(cloud.port("HTTP"))
+        assert cloud.stop() == 0
+    take_any_of(cloud.port("HTTP"))
 
 
 def test_restarts_and_readiness_are_answered_to_whoever_asks(cloud: Cloud) -> None:
