@@ -48,6 +48,13 @@ def test_the_unit_starts_this_installation_and_is_watched() -> None:
     assert found["ProtectHome"] == "yes"
 
 
+def test_the_machines_boot_can_be_read_so_that_a_kill_is_no_power_cut() -> None:
+    """Else bits would be unknown after each kill, and be told anew (rule S2)."""
+    found = lines(unit(["/opt/venv/bin/spinney"], None, None, user_unit=False))
+    assert found.get("ProcSubset", "all") == "all"
+    assert "/proc" not in found.get("InaccessiblePaths", "")
+
+
 def test_an_installation_at_home_can_be_read_and_its_own_data_written() -> None:
     text = unit(["/home/pi/v/bin/spinney"], None, Path("/home/pi/my data"), user_unit=False, run_as="pi")
     found = lines(text)
