@@ -19,6 +19,8 @@ from clouds import Cloud, wait_until
 
 from spinney import Subscriber
 from spinney.client import Notification
+from spinney_tools.bench import up_start
+from spinney_tools.bench.stuck import Stuck
 
 pytestmark = pytest.mark.slow
 UP = [sys.executable, "-m", "spinney_tools", "up"]
@@ -88,6 +90,11 @@ def test_what_is_ready_to_try_tells_of_smog(up: Up) -> None:
 def test_its_page_is_there(up: Up) -> None:
     answer = httpx.get(f"{up.addresses()['HTTP']}/dashboard/", follow_redirects=True, timeout=DEADLINE_SECONDS)
     assert answer.status_code == 200
+
+
+def test_what_a_second_start_has_not_kept_is_an_error_of_the_bench(up: Up) -> None:
+    with pytest.raises(Stuck, match="is not there at the second"):
+        up_start.look_that_it_is_kept(up.addresses()["HTTP"])
 
 
 @pytest.mark.parametrize("name", ["sol", "spinney_tools.up.city", "cloud"])

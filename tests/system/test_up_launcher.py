@@ -15,6 +15,9 @@ from launchers import launcher_of
 from terminals import CTRL_C, Terminal
 from test_up import DEADLINE_SECONDS, FEW, PARTS, PORTS, all_gone
 
+from spinney_tools.bench import up_start
+from spinney_tools.bench.stuck import Stuck
+
 pytestmark = pytest.mark.slow
 TOP = Path(__file__).parents[2]
 QUESTION = "keep the city's history in a lake, too?"
@@ -95,3 +98,25 @@ def test_the_first_one_asks_and_starts_and_the_next_one_goes_on_and_asks_nothing
         assert subscriptions(terminal) == {"smog"}, "what was done the first time is there"
         assert QUESTION not in terminal.said
         stop(terminal)
+
+
+# ---- spinney bench up ---------------------------------------------------------------------------------------------
+
+
+def test_both_starts_are_measured_and_the_second_has_what_the_first_made(clone: Path) -> None:
+    found = up_start.measure_in(clone, lambda _: None, FEW)
+    for start in (found.first, found.second):
+        assert 0 < start.setup_s < start.ready_s
+        assert start.stop_s > 0
+    assert len(up_start.table(found).rows) == 2
+
+
+def test_a_start_that_fails_is_told_of_with_its_own_words(clone: Path) -> None:
+    with pytest.raises(Stuck, match=r"(?s)did not start: .*--motes: from 1 to 1000"):
+        up_start.measure_in(clone, lambda _: None, ["--motes", "0"])
+
+
+@pytest.mark.parametrize(("first_s", "second_s", "missed"), [(179, 9, 0), (181, 9, 1), (60, 11, 1), (300, 20, 2)])
+def test_who_is_slow_misses_the_targets(first_s: float, second_s: float, missed: int) -> None:
+    starts = [up_start.Start(seconds, 1.0, 1.0) for seconds in (first_s, second_s)]
+    assert len(up_start.Measurement(*starts, 300.0).missed()) == missed

@@ -30,8 +30,9 @@ _MODULES = {
     "lake": "pipeline_lake",
     "spark": "pipeline_matching",
     "dashboard": "dashboard",
+    "up": "up_start",
 }
-"""Those that need nothing but time."""
+"""Those that need nothing but time; `up` a network, too."""
 _BENCHES = ("matching", "forest", "json", "mote", *_MODULES)
 _README = Path(__file__).resolve().parents[3] / "README.md"
 
@@ -49,6 +50,7 @@ examples:
   spinney bench footprint             messages and bytes of four ways to gather readings; draws the README's chart
   spinney bench source                from the log to Spark; `spark` is matching there, `lake` what a replay reads
   spinney bench dashboard             the page: 2,000 sources, 20 browsers
+  spinney bench up                    ./spinney up from a clone in which nothing is installed, and the same again
 
 Run it on a quiet machine. Figures are ratios to a baseline in the same run; absolute times differ between machines.
 
