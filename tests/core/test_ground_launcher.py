@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -198,6 +199,20 @@ def test_a_failing_pip_speaks_for_itself_and_what_was_installed_stays(working: P
     assert done.returncode == 1
     assert "a broken backend" in done.stderr
     assert json.loads((working / ".venv/spinney-stamp.json").read_text())["extras"] == []
+
+
+def test_a_pip_without_a_network_is_said_in_one_line(working: Path) -> None:
+    backend = (working / "backend.py").read_text()
+    (working / "backend.py").write_text(
+        backend.replace("Provides-Extra", "Requires-Dist: spinney-wants\\nProvides-Extra")
+    )
+    (working / "pyproject.toml").write_text(f"{PYPROJECT}# changed\n")
+    done = call(working, PIP_NO_INDEX="0", PIP_RETRIES="0", PIP_INDEX_URL="http://127.0.0.1:1/", PIP_EXTRA_INDEX_URL="")
+    assert done.returncode == 1
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("spinney: No matching distribution found for spinney-wants; is there a network?"), (
+        done.stderr
+    )
 
 
 # ---- What is due -------------------------------------------------------------------------------------------------
@@ -432,6 +447,21 @@ def test_a_clone_that_cannot_be_written_is_said_in_one_line(
     said = capsys.readouterr().err
     assert said.startswith("spinney: /clone/.venv: Permission denied; this clone")
     assert said.count("\n") == 1
+
+
+def test_at_a_terminal_seconds_go_by_on_one_line_and_then_stand_there(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher = launcher_of(clone)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(launcher, "TICK_SECONDS", 0.01)
+    launcher.run("doing it", [sys.executable, "-c", ""])
+    first, *ticks, last, end = re.split(r"[\r\n]", capsys.readouterr().err)
+    assert first == "spinney: doing it ..."
+    assert ticks
+    assert all(re.fullmatch(r"spinney: doing it \.\.\. \d+ s", tick) for tick in ticks)
+    assert re.fullmatch(r"spinney: doing it \.\.\. \d+\.\d s ", last)
+    assert end == ""
 
 
 def test_up_asks_for_the_pipeline_once_at_a_terminal_and_remembers(

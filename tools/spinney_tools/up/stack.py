@@ -99,9 +99,9 @@ class Stack:
     async def _tell_waiting(self) -> None:
         while True:
             await asyncio.sleep(SILENT_SECONDS)
-            parts = [part for stage in self._stages for part in stage if not part.child.ready.is_set()]
-            for part in parts:
-                logger.warning("waiting for %s; %s", part.name, part.last_words)
+            names = [part.name for stage in self._stages for part in stage if not part.child.ready.is_set()]
+            if names:
+                logger.warning("waiting for %s; logs are in %s", ", ".join(names), self._folder.part("log"))
 
     async def _start(self) -> None:
         self._cloud.child.start()
