@@ -28,6 +28,7 @@ from spinney_cloud.pipeline.lake import Lake, LakeFull
 from spinney_cloud.pipeline.needs import missing
 from spinney_cloud.pipeline.scan import LogTrimmed
 from spinney_cloud.pipeline.source import Options
+from spinney_cloud.pipeline.windows import LENGTHS
 from spinney_cloud.service import Endpoints, write_run
 from spinney_cloud.settings import Settings
 
@@ -80,6 +81,8 @@ def test_options_say_what_it_does() -> None:
         "/d/checkpoints/matching",
     )
     assert wanted("--matching", "false").job().matching is None
+    assert policy.lengths == LENGTHS  # the rounds wait for the windows
+    assert wanted("--windows", "false").job().policy.lengths == ()
 
 
 def test_another_server_is_named_without_its_password() -> None:

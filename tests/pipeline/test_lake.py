@@ -170,6 +170,18 @@ def test_compaction_joins_small_files_and_orders_days_that_are_over(
     assert len(lake.files(OBSERVATIONS, [("date", "=", FIRST_DAY.isoformat())])) == 2
 
 
+def test_readings_without_a_type_are_joined_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_module, "MIN_FILES", 3)
+    lake = Lake(tmp_path)
+    for number in range(1, 5):
+        lake.append(OBSERVATIONS, rows(publications("m", number, [{"NO2": 4.0}]), first=number), number)
+    lake.append(OBSERVATIONS, rows(*city(1), first=5), 5)
+    before = ids(lake)
+    done = lake.compact()
+    assert (done.removed, done.added) == (4, 1)
+    assert ids(lake) == before
+
+
 def test_an_ordered_day_is_read_in_part_for_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_module, "_PROPERTIES", lake_module.WriterProperties(max_row_group_size=100))
     lake = Lake(tmp_path)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from kit import publications, wait_until
-from test_lake import FIRST_DAY, fill, ids, rows
+from test_lake import DAY, FIRST_DAY, MIDNIGHT, fill, ids, rows
 
 from spinney_cloud.pipeline import lake as lake_module
 from spinney_cloud.pipeline import maintenance as maintenance_module
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, Lake, LakeFull
 from spinney_cloud.pipeline.maintenance import Done, Maintenance, Policy, said
-from spinney_cloud.pipeline.windows import WINDOWS
+from spinney_cloud.pipeline.windows import SPEC, WINDOWS
 from spinney_cloud.records import Publications
 
 
@@ -66,6 +66,28 @@ def test_windows_are_kept_by_a_rule_of_their_own(tmp_path: Path) -> None:
     assert Lake(tmp_path).state(WINDOWS).rows == 360
     Maintenance(Lake(tmp_path), Policy(retain_windows_days=2)).round()
     assert Lake(tmp_path).state(WINDOWS).rows == 240
+
+
+def test_what_windows_have_not_summed_up_yet_stays(tmp_path: Path) -> None:
+    """Readings of the first minute of a day may have come in the last one before it, by clocks that are ahead."""
+    lake = Lake(tmp_path)
+    fill(lake, days=5)
+    keeping = Maintenance(lake, Policy(retain_days=1, lengths=(60, 86_400)))
+
+    def after(minutes: float, days: float) -> tuple[int, dt.date | None, dt.date | None]:
+        closed = {"spinney-windows-60-closed": minutes, "spinney-windows-86400-closed": days}
+        lake.table(WINDOWS, SPEC)
+        lake.put(WINDOWS, SPEC.schema.empty_table(), {app: int(MIDNIGHT + at * DAY) for app, at in closed.items()})
+        keeping.round()
+        return state(lake)
+
+    keeping.round()
+    last = FIRST_DAY + dt.timedelta(4)
+    assert state(lake) == (600, FIRST_DAY, last)
+    assert after(3.5, 3) == (360, FIRST_DAY + dt.timedelta(2), last)
+    assert lake.removed_before() == FIRST_DAY + dt.timedelta(2)
+    assert after(4.5, 3) == (360, FIRST_DAY + dt.timedelta(2), last)
+    assert after(5.5, 5) == (120, last, last)
 
 
 def test_a_clock_of_the_log_that_went_astray_removes_nothing(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from spinney_cloud.pipeline.lake import LakeError
 from spinney_cloud.pipeline.windows import WINDOWS, WindowPlan, Windows, Written
 from spinney_cloud.pipeline.windows_gaps import gaps
 from spinney_cloud.pipeline.windows_part import WindowsPart
-from spinney_cloud.pipeline.windows_rows import parent
+from spinney_cloud.pipeline.windows_rows import parent, summed
 from spinney_cloud.pipeline.windows_wanted import Densities, types_of, wanted_densities
 from spinney_cloud.records import Tick
 from spinney_cloud.subscriptions import StoredSubscription, form_of
@@ -193,6 +193,32 @@ def test_what_is_much_too_late_is_counted_and_in_no_window(spark: SparkSession, 
     assert (row["count"], row["last"], row["begin"].timestamp()) == (1, 2.0, MIDNIGHT)
 
 
+@pytest.mark.parametrize("removed", ["before a step", "within it"])
+def test_windows_whose_readings_were_removed_stay_as_they_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: str
+) -> None:
+    def some(first: int, *times: float) -> Entry:
+        rows = [{"time": MIDNIGHT + at, "a": 1.0} for at in times]
+        return Entry(MIDNIGHT + times[-1], publications("m", first, rows))
+
+    hour, day = 3_600, 86_400
+    log = [some(0, 60, 61, 62), some(10, day + 60, day + 61), some(20, 2 * day), some(30, 3 * day + DELAY)]
+    lake, plan = lake_of(tmp_path, log), WindowPlan((hour, day), DELAY)
+    Windows(spark, lake, plan).step()
+    before = rows_of(lake)
+    assert sorted(row["count"] for row in before.values() if row["count"]) == [1, 1, 2, 2, 3, 3]
+    lake = lake_of(tmp_path, [some(40, 63, day + 62, day + hour, 3 * day + DELAY)], first=5)
+    if removed == "before a step":
+        lake.retain(3)
+    else:
+        monkeypatch.setattr(windows_module, "summed", lambda *given: (lake.retain(3), summed(*given))[1])
+    windows = Windows(spark, lake, plan)
+    windows.step()
+    changed = {(key[0], key[-1] - MIDNIGHT) for key, row in rows_of(lake).items() if row != before.get(key)}
+    assert changed == {(hour, day + hour)}
+    assert windows.too_late == (2 if removed == "before a step" else 0)
+
+
 def test_coverage_is_what_there_is_of_what_was_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     """Two sources each quarter of an hour: in the first both, in the second one (often), in the third three."""
     place = {"lat": 45.8, "long": 15.97}
@@ -208,9 +234,11 @@ def test_coverage_is_what_there_is_of_what_was_asked_for(spark: SparkSession, tm
     wanted: dict[str | None, Density] = {"air": Density(2, 8, 900.0)}
     windows = Windows(spark, lake_of(tmp_path, log), WindowPlan((3_600,), DELAY, wanted=wanted))
     windows.step()
-    found = {row["type"]: row["coverage"] for row in rows_of(lake_of(tmp_path, [])).values() if not row["gap"]}
-    assert found["air"] == pytest.approx((1 + 0.5 + 1 + 0) / 4)
-    assert found["rain"] is None
+    found = {(row["type"], row["gap"]): row["coverage"] for row in rows_of(lake_of(tmp_path, [])).values()}
+    assert found["air", False] == pytest.approx((1 + 0.5 + 1 + 0) / 4)
+    assert found["rain", False] is None
+    assert found["air", True] == 0
+    assert found["rain", True] is None
 
 
 def test_cells_are_the_parents_that_h3_says(spark: SparkSession) -> None:

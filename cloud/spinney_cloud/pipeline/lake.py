@@ -36,6 +36,8 @@ INGEST = "spinney-ingest"
 """The application whose transaction version is the log's sequence."""
 ORDERED = "spinney-ordered"
 """Its version is the newest day, as an ordinal, up to which everything is z-ordered."""
+REMOVED = "spinney-removed"
+"""Its version is the day, as an ordinal, before which everything was removed."""
 
 ORDER = ("cell",)
 """H3's cells are an order of places along a curve. (The bits of doubles are none: where longitudes pass from 15 to 16,
@@ -316,8 +318,9 @@ class Lake:
                 yield []
             return
         for group in small.group_by(keys).aggregate([("path", "count")]).to_pylist():
-            if group["path_count"] >= MIN_FILES and None not in group.values():
-                yield [(column, "=", str(group[key])) for column, key in zip(columns, keys, strict=True)]
+            if group["path_count"] >= MIN_FILES:
+                values = ["" if group[key] is None else str(group[key]) for key in keys]  # "": null, for deltalake
+                yield [(column, "=", value) for column, value in zip(columns, values, strict=True)]
 
     def vacuum(self, name: str = OBSERVATIONS, hours: int = KEPT_HOURS) -> int:
         """Delete files that no version of the last hours has; how many. `hours` are by this machine's clock."""
@@ -326,24 +329,32 @@ class Lake:
         except (DeltaError, OSError) as error:
             raise LakeError(f"the lake's table {self.path(name)} cannot be vacuumed: {error}") from error
 
-    def retain(self, days: int, name: str = OBSERVATIONS, today: dt.date = dt.date.max) -> int:
+    def retain(
+        self, days: int, name: str = OBSERVATIONS, today: dt.date = dt.date.max, spared: dt.date = dt.date.max
+    ) -> int:
         """Remove whole days, so that so many are left up to the newest; how many rows went. Vacuum frees the disk.
 
         The newest is the table's, or `today` if that is before it: a clock of the log that went astray removes
-        nothing. A table without dates keeps all.
+        nothing. From the day `spared` on nothing is removed. A table without dates keeps all.
         """
         table = self.table(name)
         dates = [dt.date.fromisoformat(each["date"]) for each in table.partitions() if "date" in each]
         if not dates:
             return 0
-        oldest = min(max(dates), today) - dt.timedelta(days=days - 1)
+        oldest = min(min(max(dates), today) - dt.timedelta(days=days - 1), spared)
         if min(dates) >= oldest:
             return 0
+        removed = CommitProperties(app_transactions=[Transaction(REMOVED, oldest.toordinal())])
         try:
-            done = table.delete(f"date < '{oldest.isoformat()}'")
+            done = table.delete(f"date < '{oldest.isoformat()}'", commit_properties=removed)
         except (DeltaError, OSError) as error:
             raise LakeError(f"the lake's table {self.path(name)}: days before {oldest} stay: {error}") from error
         return int(done["num_deleted_rows"] or 0)
+
+    def removed_before(self, name: str = OBSERVATIONS) -> dt.date | None:
+        """The day before which everything was removed; None if nothing ever was."""
+        day = self.table(name).transaction_version(REMOVED)
+        return None if day is None else dt.date.fromordinal(day)
 
     # ---- reading
 

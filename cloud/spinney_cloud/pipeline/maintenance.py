@@ -11,11 +11,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .lake import KEPT_HOURS, Lake, LakeError, LakeFull
-from .windows import WINDOWS
+from .lake import KEPT_HOURS, OBSERVATIONS, Lake, LakeError, LakeFull
+from .windows import WINDOWS, needed_from
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ class Policy:
     """The same for windows."""
     vacuum_seconds: float = KEPT_HOURS * _HOUR
     """Files that no version has go after this."""
+    lengths: Sequence[int] = ()
+    """Of the windows that somebody keeps up: days that these have not summed up yet are not removed."""
 
     @property
     def vacuum_hours(self) -> int:
@@ -103,7 +105,8 @@ class Maintenance:
         lake, done, policy = self._lake, self.done, self._policy
         days = policy.retain_windows_days if name == WINDOWS else policy.retain_days
         if days is not None:
-            done.removed_rows += lake.retain(days, name, dt.datetime.now(dt.UTC).date())
+            spared = needed_from(lake, policy.lengths) if name == OBSERVATIONS and policy.lengths else dt.date.max
+            done.removed_rows += lake.retain(days, name, dt.datetime.now(dt.UTC).date(), spared)
         try:
             compacted = lake.compact(name)
         except LakeFull as error:

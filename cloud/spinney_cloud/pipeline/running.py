@@ -28,6 +28,7 @@ from .scan import Limits
 from .session import CORES, HEAP, is_local, is_submitted, prepare, session
 from .state import Limits as StateLimits
 from .subscriptions import Where
+from .windows import LENGTHS
 from .windows_part import WindowsPart
 from .windows_wanted import Densities
 
@@ -101,7 +102,8 @@ def job_of(settings: Settings, log: Log, server: LogServer) -> Job:
         trigger_seconds=own.trigger,
         skip_missing=own.skip_missing,
     )
-    policy = Policy(own.compact, own.retain_days, own.retain_windows_days, own.vacuum_after)
+    lengths = LENGTHS if own.windows else ()
+    policy = Policy(own.compact, own.retain_days, own.retain_windows_days, own.vacuum_after, lengths)
     spark = Spark(settings.data / "run" / "spark", cores=own.cores, heap=f"{own.heap >> 20}m")
     matching = _matching_plan(settings, plan) if own.matching else None
     return Job(settings.lake, plan, matching, policy, spark, ROOM * log.free_disk_floor, windows=own.windows)

@@ -6,16 +6,18 @@ and days. They are in the lake's table `windows`.
 - The watermark is the log's time. A window is over when the watermark is `delay` past its end. Then it is written.
 - A reading that comes when its window is over is late. The window is summed up anew, from all of its readings, and says
   how many of them came late: it is the same in the end as if they had come in time, but for that number. A reading that
-  comes more than KEPT_SECONDS after its time is in no window; `Windows.too_late` counts those.
+  comes more than KEPT_SECONDS after its time is in no window, nor is one whose window's readings were removed from the
+  lake meanwhile; `Windows.too_late` counts those.
 - A window without readings is a gap, count 0 and `gap` true, if an earlier one of its series (tenant, type, cell,
   attribute) has readings and lies at most GAPS windows before. A late reading ends a gap, and may begin others.
 - Coverage is the part of what was asked for (`density` of subscriptions) that there is: the mean over the window's
   slots of `every`, or the window itself if that is shorter, of how many of the wanted sources were heard, at most 1.
-  What was asked for is what is asked for when the window is written.
+  What was asked for is what is asked for when the window is written. It is 0 in a gap, and null where nobody asked.
 
 So the table is otherwise a pure function of the observations up to a record of the log, which it names as its
 transaction version (one for each length): a step that is killed has done nothing, and one that is done again does
-nothing. Means are sums of doubles in no fixed order: their last digits may differ.
+nothing. What is removed from the observations stays in the windows; `needed_from` says what these still need. Means are
+sums of doubles in no fixed order: their last digits may differ.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -41,7 +43,7 @@ from pyspark.sql import SparkSession
 from ..density import Density
 from .lake import OBSERVATIONS, Lake, TableSpec
 from .windows_gaps import GAPS, Series, gaps
-from .windows_rows import AHEAD_SECONDS, DATA, KEPT_SECONDS, SERIES, Place, Task, summed
+from .windows_rows import AHEAD_SECONDS, DATA, KEPT_SECONDS, SERIES, Place, Task, is_wanted, summed, whole_from
 
 logger = logging.getLogger(__name__)
 
@@ -136,14 +138,11 @@ class Windows:
 
     def done(self, length: int) -> int:
         """Up to which record of the log its windows are there."""
-        return self._version(_app(length))
+        return _version(self._lake, _app(length))
 
     def closed(self, length: int) -> int:
         """Windows that end by then are there."""
-        return self._version(f"{_app(length)}-closed")
-
-    def _version(self, app: str) -> int:
-        return self._lake.table(WINDOWS, SPEC).transaction_version(app) or 0
+        return _version(self._lake, f"{_app(length)}-closed")
 
     # ---- what there is to do
 
@@ -163,12 +162,13 @@ class Windows:
         after, closed = self._after(length), self.closed(length)
         new = (ds.field("date") == date) & (ds.field("log_seq") > after)
         upto, watermark, late, too_late = after, 0.0, set[Place](), 0
+        whole = whole_from(self._lake)
         columns = ["tenant", "type", "cell", "time", "arrival", "log_seq"]
         for batch in self._lake.dataset().to_batches(columns=columns, filter=new):
             if batch.num_rows:
                 arrival = batch["arrival"].to_numpy()
                 event = _event_times(batch)
-                kept = event >= arrival - KEPT_SECONDS
+                kept = (event >= arrival - KEPT_SECONDS) & (_starts(event, length) >= whole)
                 upto = max(upto, int(batch["log_seq"].to_numpy().max()))
                 watermark = max(watermark, float(arrival.max()))
                 too_late += int((~kept).sum())
@@ -180,7 +180,7 @@ class Windows:
         if not len(rows):
             return set()
         few = batch.take(pa.array(rows)).to_pylist()
-        starts = (np.floor(event[rows] / length) * length).astype(np.int64).tolist()
+        starts = _starts(event[rows], length).astype(np.int64).tolist()
         resolution = self.plan.resolution
         return {
             Place(row["tenant"], row["type"] or "", _parent(row["cell"], resolution), start)
@@ -220,11 +220,11 @@ class Windows:
                 else:
                     there.add((tuple(series), start))
         new = [found for found in gaps(starts, task.length, first, task.until) if found not in there]
-        columns_of = {name: [series[at] for series, _ in new] for at, name in enumerate(SERIES)}
+        columns_of: dict[str, list[Any]] = {name: [series[at] for series, _ in new] for at, name in enumerate(SERIES)}
+        columns_of["start"] = [start for _, start in new]
         zeros = [0] * len(new)
-        made = pa.table(
-            {**columns_of, "start": [start for _, start in new], "count": zeros, "sources": zeros, "late": zeros}
-        )
+        covered = [0.0 if is_wanted(task, kind) else None for kind in columns_of["type"]]
+        made = pa.table({**columns_of, "count": zeros, "sources": zeros, "late": zeros, "coverage": covered})
         return pa.concat_tables([DATA.empty_table(), made], promote_options="default").select(DATA.names).cast(DATA)
 
     def _known(self, length: int, since: int) -> pa.Table:
@@ -233,8 +233,22 @@ class Windows:
         return self._lake.dataset(WINDOWS).to_table(columns=[*SERIES, "start", "count"], filter=where)
 
 
+def needed_from(lake: Lake, lengths: Sequence[int]) -> dt.date:
+    """The first day of which windows of these lengths may still need any reading, but for late ones."""
+    closed = min(_version(lake, f"{_app(length)}-closed") for length in lengths)
+    return _moment(closed - AHEAD_SECONDS).date()
+
+
+def _version(lake: Lake, app: str) -> int:
+    return lake.table(WINDOWS, SPEC).transaction_version(app) or 0
+
+
 def _app(length: int) -> str:
     return f"spinney-windows-{length}"
+
+
+def _starts(event: Any, length: int) -> Any:
+    return np.floor(event / length) * length
 
 
 def _event_times(batch: pa.RecordBatch) -> Any:

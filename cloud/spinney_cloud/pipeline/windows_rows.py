@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -109,9 +110,19 @@ def summed(spark: SparkSession, lake: Lake, task: Task) -> pa.Table:
     return table.cast(DATA)
 
 
+def whole_from(lake: Lake) -> float:
+    """Windows that begin from here on have all their readings in the lake, as far as it had them ever."""
+    day = lake.removed_before()
+    if day is None:
+        return -math.inf
+    return dt.datetime.combine(day, dt.time(), dt.UTC).timestamp() + AHEAD_SECONDS
+
+
 def _rows(spark: SparkSession, lake: Lake, task: Task) -> DataFrame:
     """A row for each number of a reading that lies in the windows."""
-    frame = lake.frame(spark).where(F.col("log_seq") <= task.upto).withColumn("event", event_time())
+    frame = lake.frame(spark)
+    whole = whole_from(lake)  # of this version, or a newer one: days may go at any time
+    frame = frame.where(F.col("log_seq") <= task.upto).withColumn("event", event_time())
     frame = frame.where((F.col("event") >= F.col("arrival") - KEPT_SECONDS) & (F.col("event") < task.until))
     fresh = _from(frame, task.since).where(F.col("event") >= task.since)
     rows = _placed(fresh, task)
@@ -120,6 +131,7 @@ def _rows(spark: SparkSession, lake: Lake, task: Task) -> DataFrame:
         earlier = _from(frame, min(place.start for place in task.late)).where(F.col("event") < task.since)
         again = F.broadcast(spark.createDataFrame(places))
         rows = rows.unionByName(_placed(earlier, task).join(again, [*Place._fields], "left_semi"))
+    rows = rows.where(F.col("start") >= whole)
     return rows.select(*Place._fields, *_READING, F.explode("numbers").alias("attribute", "value"))
 
 
@@ -165,6 +177,11 @@ def _coverage(rows: DataFrame, task: Task) -> DataFrame:
     return heard.groupBy(*KEY).agg(
         F.least(F.lit(1.0), F.sum("share") / F.first(F.lit(task.length) / slot)).alias("coverage")
     )
+
+
+def is_wanted(task: Task, kind: str) -> bool:
+    """Whether anybody asks for readings of this type."""
+    return kind in task.wanted or None in task.wanted
 
 
 def _by_type(values: list[tuple[str | None, float]]) -> Column:
