@@ -78,6 +78,8 @@ class Broker:
         self._local: dict[Digest, ActiveFilter] = {}
         self._leaving: dict[str, int] = {}
         """Sources that are given up, and the place in the outbox before which all of theirs is."""
+        self._over: set[str] = set()
+        """Sources of which settings say that there are none any more: nothing is heard of them again."""
         self._announced: Mapping[str, Any] | None = None
         self._was_connected = False
         self._lost_at = -math.inf
@@ -95,6 +97,8 @@ class Broker:
             kept, grid=self.locating.grid, resolution=settings.place.resolution, abilities=self.devices.abilities
         )
         self.telling = Telling(self.rules, self.locating)
+        for source in self.telling.hidden(self.announcer.sources, self.started):
+            self.announcer.forget(source, self.started)
         self.telling.restrict(self.announcer, self.started)
         self.decider = Decider(settings.client, self._without_hidden_bits(kept))
         self.activations = Activations(self.leases, outbox, self._activated)
@@ -141,7 +145,8 @@ class Broker:
 
     async def configure(self, settings: Settings) -> None:
         """Take over what may change while it runs: devices, and acquirers but for motes."""
-        self.devices.configure(settings.devices, settings.device)
+        self._configure_devices(settings)
+        await self.pushing.identify_again()
         before, after = _hot(self.settings), _hot(settings)
         there = {acquirer.name for acquirer in self.acquirers}
         for name in [name for name, one in before.items() if after.get(name) != one and name in there]:
@@ -152,6 +157,17 @@ class Broker:
         self.settings = replace(
             self.settings, devices=settings.devices, device=settings.device, acquire=settings.acquire
         )
+
+    def _configure_devices(self, settings: Settings) -> None:
+        """Sources that are called otherwise now, or not taken, or hidden by a rule with what they are now, are over."""
+        now, before = self._clock(), self.devices.sources
+        self.devices.configure(settings.devices, settings.device)
+        announced = set(self.announcer.sources)
+        hidden = self.telling.hidden(announced, now)
+        self._over = announced & ((self._over | before) - self.devices.sources | hidden)
+        for source in self._over:
+            self._leave(source)
+        self.telling.restrict(self.announcer, now)
 
     # ---- samples: what acquirers call ----------------------------------------------------------------------------
 
@@ -294,7 +310,7 @@ class Broker:
         for source in silent:
             self._leave(source)
         if self._leaving:
-            self._forget_left(silent, now)
+            self._forget_left({*silent, *self._over}, now)
         is_due = self.announcer.due(now)
         self.taking.tick(now)
         self._look_at_link(now)
@@ -319,14 +335,15 @@ class Broker:
             self.taking.release(source)
             self._leaving[source] = self.outbox.log.end
 
-    def _forget_left(self, silent: Collection[str], now: float) -> None:
+    def _forget_left(self, gone: Collection[str], now: float) -> None:
         """What is stored of sources that were given up is with the cloud; those that were heard again stay."""
         oldest = next(self.outbox.log.entries(), None)
         for source, end in list(self._leaving.items()):
             if oldest is not None and oldest.place < end:
                 continue
             del self._leaving[source]
-            if source in silent:
+            if source in gone:
+                self._over.discard(source)
                 self._latest.pop(source, None)
                 self.taking.forget(source)
                 self.announcer.forget(source, now)

@@ -325,6 +325,11 @@ class DeviceTable:
             if isinstance(entry.decoder, Spinney):
                 entry.decoder.describe(address, description)
 
+    @property
+    def sources(self) -> set[str]:
+        """What the samples of all devices that are taken are published as."""
+        return {state.source for state in self._states.values() if state.seen.allowed}
+
     def seen(self) -> list[Seen]:
         """Every device, the one heard last first."""
         return [state.seen for state in reversed(self._states.values())]

@@ -147,6 +147,12 @@ class Pushing:
             else:
                 del self._known[source]
 
+    async def identify_again(self) -> None:
+        """Settings of devices have changed."""
+        for motes in self._motes:
+            await motes.identify_again()
+        self.refresh()
+
     def release(self, source: str) -> None:
         """A source is given up."""
         motes = self._known.get(source)

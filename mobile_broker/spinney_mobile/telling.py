@@ -54,9 +54,6 @@ class Telling:
     def restrict(self, announcer: Announcer, now: float) -> None:
         """What has been announced goes on being announced as far as rules and settings of now allow it."""
         for source in announcer.sources:
-            if self.is_hidden(source, now):
-                announcer.forget(source, now)
-            else:
-                constants = self.constants(source)
-                told = self._rules.told(source, announcer.names(source), constants)
-                announcer.restrict(source, told, constants, now)
+            constants = self.constants(source)
+            told = self._rules.told(source, announcer.names(source), constants)
+            announcer.restrict(source, told, constants, now)

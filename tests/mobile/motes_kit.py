@@ -16,14 +16,18 @@ from spinney.mote.advert import COMPANY
 from spinney.subscription import StateSubscription
 from spinney_mobile.acquire.ble import BleAdverts
 from spinney_mobile.active import ActiveFilter
+from spinney_mobile.broker import Broker
+from spinney_mobile.local import LocalPort
 from spinney_mobile.motes import Identity, MoteInfo, Motes
+from spinney_mobile.outbox import Outbox
 from spinney_mobile.samples import Heard, Sample
-from spinney_mobile.settings import AcquireBle
+from spinney_mobile.settings import AcquireBle, AcquireMotes, Cloud, Settings
 from spinney_tools.sim.mote import VirtualMote
 
 EPOCH_S = 1_700_000_000.0
 HOT = "WHEN temperature > 25 UNTIL temperature <= 22"
 SOURCE = "c00000000001"
+US = "pi"
 
 
 def active(text: str) -> ActiveFilter:
@@ -146,6 +150,33 @@ async def listening(
         await asyncio.wait(tasks)
         for task in tasks:
             assert task.cancelled(), task.exception()
+
+
+@asynccontextmanager
+async def living(folder: Path, **settings: Any) -> AsyncIterator[tuple[Broker, LocalPort]]:
+    """A broker without a cloud, and local life without a port."""
+    chosen = Settings(
+        name=US,
+        cloud=Cloud(url=None),
+        acquire=(AcquireBle(adapter="hci0"), AcquireMotes(adapter="hci0")),
+        data=folder,
+        **settings,
+    )
+    folder.mkdir(exist_ok=True)
+    outbox = Outbox(folder / "outbox", chosen.outbox)
+    outbox.open()
+    broker = Broker(chosen, outbox, clock=clock)
+    port = LocalPort(broker, folder, subscriptions=10, want=broker.want_locally, clock=clock)
+    broker.taking.listeners.append(port)
+    tasks = [asyncio.create_task(broker.run()), asyncio.create_task(port.run(None))]
+    try:
+        yield broker, port
+    finally:
+        broker.stop()
+        await tasks[0]
+        tasks[1].cancel()
+        await asyncio.wait(tasks)
+        outbox.close()
 
 
 def programs(scene: Scene) -> list[bytes]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from spinney_mobile.broker import Broker
 from spinney_mobile.cells import H3
 from spinney_mobile.motes import MoteInfo
 from spinney_mobile.outbox import Outbox, decode
-from spinney_mobile.samples import Ability, Sample
+from spinney_mobile.samples import Ability, Heard, Sample
 from spinney_mobile.settings import Cloud, Device, Place, Rule, Settings
 from spinney_mobile.withdrawals import KEY
 
@@ -41,22 +43,28 @@ def machine(folder: Path, *rules: Rule, **settings: Any) -> Iterator[Broker]:
 
 
 def measure(broker: Broker, source: str = "baby", **values: Any) -> None:
-    attributes = {"room": "bedroom"} if source == "baby" else {}
+    attributes = {"room": "bedroom"} if broker.settings.device and source == "baby" else {}
     type_ = BEDROOM.type if source == "baby" else None
     broker.sampled(Sample(source, {**attributes, **values}, broker.started, broker.started, "test", 1, 1, type=type_))
 
 
-def announced(broker: Broker) -> dict[str, Any]:
-    """What it says of itself after a moment, and the names of each source's attributes in it."""
-    broker.tick(broker.started)
-    broker.tick(broker.started + 1.0)
+def announced(broker: Broker, after_seconds: float = 0.0) -> dict[str, Any]:
+    """What it says of itself a moment later."""
+    for seconds in (0.0, 1.0):
+        broker.tick(broker.started + after_seconds + seconds)
     assert broker._announced is not None
     said: dict[str, Any] = json.loads(json.dumps(broker._announced))
     return said
 
 
-def sources(broker: Broker) -> dict[str, set[str]]:
-    return {one["name"]: set(one["attributes"]) for one in announced(broker)["sources"]}
+def sources(broker: Broker, after_seconds: float = 0.0) -> dict[str, set[str]]:
+    """The names of what it announces of each."""
+    return {one["name"]: set(one["attributes"]) for one in announced(broker, after_seconds)["sources"]}
+
+
+def stored(broker: Broker) -> None:
+    """The cloud has all that has gone up."""
+    broker.outbox.leave(list(broker.outbox.log.entries()))
 
 
 def test_attributes_that_are_not_among_those_told_are_not_announced(tmp_path: Path) -> None:
@@ -158,3 +166,24 @@ def test_that_a_reading_which_is_never_shared_is_withdrawn_is_not_told_either(tm
         for id in ("baby:1:1", "lamp:1:1"):
             broker.unpublish(id)
         assert [key for key in broker.outbox.state() if key.startswith(KEY)] == [f"{KEY}lamp:1:1"]
+
+
+def test_a_source_that_a_rule_is_for_since_settings_of_devices_have_changed_is_given_up(tmp_path: Path) -> None:
+    with machine(tmp_path, RULES["never in this room"], device=()) as broker:
+        for name in ("baby", "lamp"):
+            measure(broker, name, temp=20.0, room="kitchen")
+        assert sources(broker).keys() == {"baby", "lamp"}
+        asyncio.run(broker.configure(replace(broker.settings, device=(BEDROOM,))))
+        stored(broker)
+        assert sources(broker, 20.0).keys() == {"lamp"}
+
+
+def test_what_a_device_was_called_before_is_announced_no_more(tmp_path: Path) -> None:
+    with machine(tmp_path) as broker:
+        heard = Heard("mqtt", BEDROOM.address, broker.started, values={"temp": 20.0})
+        broker.heard(heard)
+        assert sources(broker).keys() == {"baby"}
+        asyncio.run(broker.configure(replace(broker.settings, device=(replace(BEDROOM, name="cot"),))))
+        broker.heard(heard)
+        stored(broker)
+        assert sources(broker, 20.0).keys() == {"cot"}

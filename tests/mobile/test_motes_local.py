@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from motes_kit import HOT, clock, programs, until
+from motes_kit import HOT, US, living, programs, until
 from radio_kit import Scene, on_air
 
-from spinney_mobile.broker import Broker
 from spinney_mobile.local import LocalPort
 from spinney_mobile.motes.mote import UNWANTED_SECONDS
-from spinney_mobile.outbox import Outbox
-from spinney_mobile.settings import AcquireBle, AcquireMotes, Settings
-from spinney_mobile.settings import Cloud as CloudSettings
-
-US = "pi"
-
-
-@asynccontextmanager
-async def living(folder: Path) -> AsyncIterator[tuple[Broker, LocalPort]]:
-    """A broker without a cloud, and local life without a port."""
-    settings = Settings(
-        name=US,
-        cloud=CloudSettings(url=None),
-        acquire=(AcquireBle(adapter="hci0"), AcquireMotes(adapter="hci0")),
-        data=folder,
-    )
-    folder.mkdir(exist_ok=True)
-    outbox = Outbox(folder / "outbox", settings.outbox)
-    outbox.open()
-    broker = Broker(settings, outbox, clock=clock)
-    port = LocalPort(broker, folder, subscriptions=10, want=broker.want_locally, clock=clock)
-    broker.taking.listeners.append(port)
-    tasks = [asyncio.create_task(broker.run()), asyncio.create_task(port.run(None))]
-    try:
-        yield broker, port
-    finally:
-        broker.stop()
-        await tasks[0]
-        tasks[1].cancel()
-        await asyncio.wait(tasks)
-        outbox.close()
 
 
 def whys(port: LocalPort) -> list[str]:

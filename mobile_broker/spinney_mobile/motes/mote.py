@@ -40,6 +40,8 @@ class Mote:
     def __init__(self, address: str, identity: Identity) -> None:
         self.address = address
         self.identity = identity
+        self.called: str | None = None
+        """As its adverts call it."""
         self.adapter: str | None = None
         self.heard_at: float | None = None
         self.rssi: int | None = None

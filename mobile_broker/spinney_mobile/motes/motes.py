@@ -121,6 +121,7 @@ class Motes(Acquirer):
             if mote is None:
                 return False
         self._motes.move_to_end(heard.address)
+        mote.called = heard.name or mote.called
         self._last_heard = heard.time
         now = self.steady()
         mote.hear(heard.rssi, scan if scan is not None and is_current(scan, heard) else None, now)
@@ -166,6 +167,25 @@ class Motes(Acquirer):
             mote.told_bits = None
             self.on_table(source, ())
 
+    async def identify_again(self) -> None:
+        """Settings have changed: what they call otherwise, or give other attributes, is met anew, or no more."""
+        others = [mote for mote in self._motes.values() if self._identify(mote.address, mote.called) != mote.identity]
+        for mote in others:
+            self.release(mote.source)
+            if (visit := self._visits.get(mote.address)) is not None:
+                visit.cancel()
+        while visits := [self._visits[mote.address] for mote in others if mote.address in self._visits]:
+            await asyncio.wait(visits)
+        for mote in others:
+            self._forget(mote)
+
+    def _forget(self, mote: Mote) -> None:
+        self._wanted.pop(mote.source, None)
+        self._sources.pop(mote.source, None)
+        self._motes.pop(mote.address, None)
+        self._due.pop(mote.address, None)
+        self._unplanned.pop(mote.address, None)
+
     def trouble(self, source: str) -> str | None:
         """Why the last connection to a source's mote failed; None if it did not."""
         mote = self._of(source)
@@ -207,9 +227,7 @@ class Motes(Acquirer):
         self.counts["forgotten" if address else "beyond"] += 1
         if address is None:
             return False
-        self._sources.pop(self._motes.pop(address).source, None)
-        self._due.pop(address, None)
-        self._unplanned.pop(address, None)
+        self._forget(self._motes[address])
         if self._kept.pop(KEY + address, None) is not None:
             self._keep({KEY + address: None})
         return True
