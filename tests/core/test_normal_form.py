@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import filters, publications, subscriptions
 
 from spinney import parse, parse_filter
-from spinney.expression import FALSE, TRUE, UNKNOWN, Filter
+from spinney.expression import FALSE, TRUE, UNKNOWN, Filter, Not
 from spinney.intervals import LARGEST
 from spinney.normal_form import normal_form
 from spinney.subscription import ContentSubscription, StateSubscription, Subscription
@@ -190,3 +191,14 @@ def test_the_order_and_window_of_top_k_are_part_of_it() -> None:
 def test_s7_enter_and_exit_with_one_normal_form_are_content() -> None:
     normal = normal_form(parse("WHEN a > 1 UNTIL NOT a <= 1 FOR b = 2 EACH s"))
     assert normal == ContentSubscription(filter=normal_form(parse_filter("b = 2 AND a > 1 AND s IS NOT NULL")))
+
+
+def test_thousands_of_comparisons_of_one_attribute_become_one_set_in_a_moment() -> None:
+    """Each used to be put into the set of those before it: 16 s for 8,000."""
+    texts = [" OR ".join(f"a = {number}" for number in range(8000)), " AND ".join(f"a <> {n}" for n in range(8000))]
+    filters = [parse_filter(text) for text in texts]
+    began = time.process_time()
+    found = [normal_form(one) for one in filters]
+    assert time.process_time() - began < 8.0
+    assert found[0] == normal_form(parse_filter(f"a IN ({', '.join(map(str, range(8000)))})"))
+    assert found[1] == normal_form(Not(found[0]))

@@ -261,22 +261,25 @@ class Simplifier:
 
     def _merged(self, parts: Iterable[Part], conjunctive: bool) -> list[Part]:
         """Memberships of one term in sets of one type become one."""
-        combine = intervals.intersection if conjunctive else intervals.union
-        members: dict[tuple[str, type], Member] = {}
+        members: dict[tuple[str, type], list[Member]] = {}
         merged: list[Part] = []
         for part in parts:
-            if not isinstance(part, Member):
-                merged.append(part)
-                continue
-            guard = (key_of(part.operand), part.kind)
-            other = members.get(guard)
-            found = self._member(part.operand, part.kind, combine(other.points, part.points)) if other else part
-            if isinstance(found, Member):
-                members[guard] = found
+            if isinstance(part, Member):
+                members.setdefault((key_of(part.operand), part.kind), []).append(part)
             else:
-                members.pop(guard, None)
-                merged.append(found)
-        return [*merged, *members.values()]
+                merged.append(part)
+        return [*merged, *(self._one_member(same, conjunctive) for same in members.values())]
+
+    def _one_member(self, same: Sequence[Member], conjunctive: bool) -> Part:
+        """In pairs, so that thousands become one in a moment."""
+        if len(same) == 1:
+            return same[0]
+        combine = intervals.intersection if conjunctive else intervals.union
+        points = [part.points for part in same]
+        while len(points) > 1:
+            odd = points[len(points) & ~1 :]
+            points = [combine(a, b) for a, b in zip(points[::2], points[1::2], strict=False)] + odd
+        return self._member(same[0].operand, same[0].kind, points[0])
 
 
 def _constant(verdict: bool | None) -> Part:
