@@ -192,6 +192,15 @@ def test_silent_labels_come_after_all_rows() -> None:
     assert [note.why for note in said[0].notes] == ["match", "enter", "match", "exit"]
 
 
+def test_what_is_put_in_order_is_so_among_all_sources() -> None:
+    """Rule S5: what another source's has overtaken is too late, and told at once."""
+    begin = (0.0, begins("s1", {"text": "WHEN x > 2 UNTIL x <= 2", "reorder": 5}))
+    first = (1.0, readings("m1", 1, {"x": 3, "time": 200}))
+    late, in_time = readings("m2", 1, {"x": 3, "time": 100}), readings("m3", 1, {"x": 3, "time": 300})
+    said = check_log([begin, first, (9.0, Tick()), (1.0, late), (1.0, in_time), (9.0, Tick())], 3, 4)
+    assert [at for at, *_ in said] == [3, 4, 6]
+
+
 def test_a_new_content_subscription_gets_what_is_valid() -> None:
     valid = [(1.0, readings("m1", number, {"x": number, "valid_for": 50})) for number in (1, 2, 3)]
     over = (1.0, Unpublish("default", "m1", "m1:1:2"))

@@ -3,7 +3,7 @@
 What must be remembered is kept in *units*, by scope, so that no two share anything:
 
     a state subscription whose scopes are sources      all of these of one source    TENANT/SOURCE
-    any other state subscription (EACH, ONCE)          one subscription              its key
+    any other state subscription (EACH, ONCE, reorder) one subscription              its key
     a top-k subscription                               one, or one of its EACH       its key, or KEY/VALUE
     publications with `valid_for` (rule L2)            a tenant                      .valid/TENANT
 

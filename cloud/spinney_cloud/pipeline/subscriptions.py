@@ -94,9 +94,11 @@ class Standing:
         return self.stored.kind != "content"
 
     def of_source(self) -> bool:
-        """Whether each source is a scope of its own (rule S3)."""
+        """Whether each source is a scope of its own (rule S3), and none waits for another (rule S5)."""
         meaning = understood(self.stored.normal)
-        return isinstance(meaning, StateSubscription) and meaning.each is None and not meaning.once
+        if not isinstance(meaning, StateSubscription) or meaning.reorder:
+            return False
+        return meaning.each is None and not meaning.once
 
     def each(self) -> str | None:
         """The attribute by whose values a top-k subscription is apart."""
