@@ -110,7 +110,17 @@ def test_a_port_in_use_is_one_line_with_the_fix(
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--motes", "0"], ["--mqtt-port", "70000"], ["--source", "radio"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--motes", "0"],
+        ["--mqtt-port", "70000"],
+        ["--source", "radio"],
+        ["--place", "45.8,16"],
+        ["--source", "ble", "--place", "Zagreb"],
+        ["--source", "ble", "--place", "91,0"],
+    ],
+)
 def test_wrong_use_is_said_before_anything_is_made(tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         up.main([*arguments, "--data", str(tmp_path / "data")])

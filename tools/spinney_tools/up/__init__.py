@@ -16,7 +16,7 @@ is sent. Everything is kept in the data directory and is there again the next ti
 examples:
   ./spinney up                                  a city with 100 motes; the page is at http://127.0.0.1:8080/dashboard/
   ./spinney up --open --pipeline                open the page in a browser; keep the history in a lake, by Spark
-  ./spinney up --source ble                     what this machine's own Bluetooth adapter hears, in place of the city
+  ./spinney up --source ble --place 45.81,15.98 what this machine's own Bluetooth adapter hears, in place of the city
   ./spinney up --http-port 0 --mqtt-port 0      on free ports, beside another one: --data elsewhere
   ./spinney up --fresh                          begin anew: forget all data of the last time
 
@@ -26,7 +26,10 @@ exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it could not start, 2 wrong use, 1
 
 def main(arguments: list[str]) -> int:
     """Runs `spinney up` and returns its exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.place is not None and options.source != "ble":
+        parser.error("--place is for --source ble: the city has a place of its own")
     try:
         from .running import run
     except ModuleNotFoundError as error:
@@ -51,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
         "--source", choices=("city", "ble"), default="city", help="what is heard (default: %(default)s)"
     )
     parser.add_argument(
+        "--place",
+        type=_place,
+        metavar="LAT,LONG",
+        help="with --source ble: where this machine is, for the map; kept for the next time",
+    )
+    parser.add_argument(
         "--pipeline",
         action=argparse.BooleanOptionalAction,
         default=False,
@@ -68,6 +77,13 @@ def _count(text: str) -> int:
     if not 1 <= number <= MOST_MOTES:
         raise argparse.ArgumentTypeError(f"from 1 to {MOST_MOTES}")
     return number
+
+
+def _place(text: str) -> tuple[float, float]:
+    lat, long = (float(part) for part in text.split(","))
+    if not (abs(lat) <= 90 and abs(long) <= 180):
+        raise argparse.ArgumentTypeError("LAT is from -90 to 90, LONG from -180 to 180")
+    return lat, long
 
 
 def _port(text: str) -> int:

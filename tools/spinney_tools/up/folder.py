@@ -141,7 +141,8 @@ class Folder:
         return self._write(f"{square.name}.toml", lines)
 
     def write_own_broker(self, mqtt: str) -> Path:
-        """The configuration of a mobile broker on this machine's own adapter: whatever it hears goes up."""
+        """The configuration of a mobile broker on this machine's own adapter: whatever it hears goes up, with the place
+        that was noted."""
         lines = [
             'name = "here"',
             'send = "all"',
@@ -151,6 +152,8 @@ class Folder:
             "[web]",
             "port = 0",
         ]
+        if place := self.notes.get("place"):
+            lines += ["[place]", 'kind = "fixed"', f"lat = {place[0]}", f"long = {place[1]}"]
         return self._write("here.toml", lines)
 
     def _write(self, name: str, lines: list[str]) -> Path:

@@ -101,6 +101,8 @@ class _Run:
         self._wishes = SUBSCRIPTIONS if self._is_city else OWN_SUBSCRIPTIONS
         self._plan = Plan(motes=options.motes, seed=options.seed) if self._is_city else None
         self._killed = False
+        if options.place is not None:
+            folder.note(place=options.place)
         data = str(folder.part("cloud"))
         ports = ["--http-port", str(http), "--mqtt-port", str(mqtt), "--nats-port", "0"]
         pipeline = ["--with-pipeline", str(options.pipeline).lower()]
@@ -118,7 +120,7 @@ class _Run:
                 await signals.stopping.wait()
                 telling.cancel()
         finally:
-            self._say("stopping")
+            self._say("stopping; a second Ctrl-C does it at once")
             await self._stack.stop()
             self._say("stopped; ./spinney up goes on where this left off")
         return INTERRUPTED if self._killed else DONE
@@ -137,6 +139,8 @@ class _Run:
         plan = self._plan
         what = f"{plan.motes} motes and {plan.brokers} mobile brokers" if plan else "a mobile broker on this adapter"
         self._say(f"{what}, in {seconds:.1f} s")
+        if plan is None and "place" not in self._folder.notes:
+            self._say("what it hears is among the page's sources; --place LAT,LONG puts it on the map, too")
         print("\n".join(["", *lines(http, mqtt, sid, text), "", "Ctrl-C stops it.", ""]))
         print(f"ready: HTTP {http}, MQTT {mqtt}, data {self._folder.path}", flush=True)
         if self._options.open:
