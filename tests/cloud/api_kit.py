@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,18 @@ from spinney_cloud.settings import Settings
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
+SERVICE = ("-m", "spinney_cloud.service")
 
 
 class Process:
     """One process of the cloud."""
 
-    def __init__(self, name: str, run_file: Path, folder: Path) -> None:
+    def __init__(self, name: str, run_file: Path, folder: Path, program: Sequence[str] = SERVICE) -> None:
         self.name = name
         self.log_file = folder / f"{name}.log"
         with self.log_file.open("ab") as log:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "spinney_cloud.service", name, str(run_file)],
+                [sys.executable, *program, name, str(run_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -91,10 +92,10 @@ class Cloud:
 
         asyncio.run(ensured())
 
-    def start(self, *names: str) -> None:
+    def start(self, *names: str, program: Sequence[str] = SERVICE) -> None:
         """Start processes, and wait until all are ready."""
         for name in names:
-            self.processes[name] = Process(name, self.run_file, self.folder)
+            self.processes[name] = Process(name, self.run_file, self.folder, program)
         for name in names:
             self.processes[name].wait_ready()
 

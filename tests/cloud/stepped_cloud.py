@@ -33,11 +33,11 @@ def step_clock(file: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--process":
-        _, _, name, run_file, tethered = sys.argv
+        _, _, name, run_file, *more = sys.argv
         step_clock(Path(run_file).parents[1] / f"{STEP}{name}")
         from spinney_cloud import service  # whatever it loads finds the stepped clock
 
-        sys.exit(service.main([name, run_file, tethered]))
+        sys.exit(service.main([name, run_file, *more]))
     from spinney_cloud.command import main
     from spinney_cloud.supervisor import STAGES, Processes
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import httpx
 import paho.mqtt.client as paho
+import stepped_cloud
 from api_kit import Cloud, cloud, wait_for
 from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, expect
@@ -67,14 +68,17 @@ class City:
                     "pm25": {"type": "number", "min": 0, "max": 500},
                     "humidity": {"type": "number", "min": 0, "max": 100},
                 }
-                own = [source for source, (broker, *_) in self.places.items() if broker == name]
+                own = {source: place for source, place in self.places.items() if place[0] == name}
                 said: list[dict[str, Any]] = [
                     {
                         "session": "s1",
                         "validity": 3600,
                         "place": {"lat": lat, "long": long, "radius": 420},
                         "battery": 0.9 - 0.23 * i,
-                        "sources": [{"name": source, "attributes": attributes} for source in own],
+                        "sources": [
+                            {"name": source, "attributes": attributes, "constants": {"lat": lat, "long": long}}
+                            for source, (_, lat, long) in own.items()
+                        ],
                     }
                 ]
                 if counts:
@@ -235,6 +239,13 @@ def chromium(playwright: Playwright, *arguments: str) -> Iterator[Browser]:
         yield browser
     finally:
         browser.close()
+
+
+def make_later(cloud: Cloud, seconds: float) -> None:
+    """The page's process begins anew, with a clock that is so far ahead: what is stored now was said a while ago."""
+    cloud.stop("http")
+    (cloud.run_file.parents[1] / f"{stepped_cloud.STEP}http").write_text(str(seconds))
+    cloud.start("http", program=[str(stepped_cloud.__file__), "--process"])
 
 
 def announced(cloud: Cloud, brokers: int = len(NAMES), **options: Any) -> None:

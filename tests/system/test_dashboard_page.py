@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from api_kit import Cloud, wait_for
 from axe_playwright_python.sync_playwright import Axe
 from dashboard_kit import NAMES, PROCESSES, WAIT_MS, City, Visit, announced, chromium, page_cloud, subscribe
-from playwright.sync_api import Browser, WebSocketRoute, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect, sync_playwright
 from servers import HOST, free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
@@ -79,6 +80,7 @@ def look_around(visit: Visit, view: str) -> None:
             expect(page.locator("#tiers .share-bar").first).to_be_visible()
         case "health":
             expect(page.locator("#process-rows .row")).to_have_count(len(PROCESSES))
+            expect(page.locator("#health-figures")).to_contain_text(f"Spinney {version('spinney')}")
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -112,21 +114,34 @@ def test_readings_move_the_page_without_a_reload(browser: Browser, running: Clou
         expect(page.locator(".source .spark").first).to_be_attached()
 
 
-@pytest.mark.usefixtures("city")
-def test_the_hour_can_be_looked_back_over(browser: Browser, running: Cloud) -> None:
-    with Visit(browser, running.url) as visit:
-        page = visit.open("map")
-        expect(page.locator("#figures")).to_contain_text("known")
-        shown = "async () => (await import('/dashboard/static/live.js')).state.past?.points.length ?? -1"
-        slider = page.get_by_label("Look back over the last hour")
-        slider.focus()
-        page.keyboard.press("Home")
-        expect(page.locator("#when")).not_to_have_text("now")
-        expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "false")
-        wait_for(lambda: page.evaluate(shown) == 0)  # an hour ago there was nobody
-        page.get_by_role("button", name="Live").click()
-        expect(page.locator("#when")).to_have_text("now")
-        assert page.evaluate(shown) == -1
+def test_savings_are_what_was_counted(browser: Browser, tmp_path: Path) -> None:
+    """By hand: three brokers' tallies added up, and 7 readings of which 2 subscriptions asked for the same 4."""
+    with page_cloud(tmp_path, *PROCESSES, **SETTINGS) as running, Visit(browser, running.url) as visit:
+        City(running).announce()
+        announced(running)
+        for sid in ("one", "two"):
+            subscribe(running, sid, "NO2 > 40")
+        with running.client() as client:
+            readings = [{"source": f"s{i}", "NO2": 41 if i < 4 else 40} for i in range(7)]
+            client.post("/v1/publications", json=readings).raise_for_status()
+        page = visit.open("savings")
+        motes, mobile, cloud = (page.get_by_role("article", name=name) for name in ("Motes", "Mobile brokers", "Cloud"))
+        expect(motes).to_contain_text("2,910 sent")
+        expect(motes).to_contain_text("27,000 spared")
+        expect(motes).to_contain_text("90 % spared")  # 27,000 of 29,910
+        expect(motes).to_contain_text("837 kB spared")  # 27,000 adverts of 31 bytes
+        expect(motes).to_contain_text("1.3 mAh spared")  # each 110 + 31 x 2.2 microcoulombs, of 3,600,000 in a mAh
+        expect(mobile).to_contain_text("780 sent")
+        expect(mobile).to_contain_text("2,130 spared")
+        expect(mobile).to_contain_text("73 % spared")
+        expect(mobile).to_contain_text("270 kB spared")
+        expect(mobile).to_contain_text("0.79 mAh spared")  # 2,130 x 1,200 and 270,000 x 1 microcoulombs
+        expect(cloud).to_contain_text("4 sent")
+        expect(cloud).to_contain_text("3 spared")
+        expect(cloud).to_contain_text("43 % spared")
+        expect(cloud).to_contain_text("8 notifications came of those")
+        expect(page.locator("#savings-sum")).to_contain_text("97 %of 29,910 messages")  # 780 of them came up
+        expect(page.locator("#savings-sum")).to_contain_text("1.11 MB")
 
 
 @pytest.mark.usefixtures("city")
@@ -143,7 +158,7 @@ def test_the_theme_can_be_switched_and_stays(browser: Browser, running: Cloud) -
 
 
 @pytest.mark.usefixtures("city")
-def test_all_of_it_can_be_done_by_keyboard(browser: Browser, running: Cloud) -> None:
+def test_the_ways_about_the_page_can_be_gone_by_keyboard(browser: Browser, running: Cloud) -> None:
     with Visit(browser, running.url) as visit:
         page = visit.open("map")
         page.keyboard.press("Tab")
@@ -155,6 +170,58 @@ def test_all_of_it_can_be_done_by_keyboard(browser: Browser, running: Cloud) -> 
         expect(page.get_by_role("heading", name="Subscriptions", level=1)).to_be_focused()
         page.keyboard.press("Tab")
         expect(page.get_by_label("What do you want to be told?")).to_be_focused()
+
+
+def go_to(page: Page, place: Locator) -> None:
+    """By the Tab key, from wherever one is."""
+    expect(place).to_be_visible()
+    for _ in range(100):
+        if place.evaluate("(one) => one === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"no way leads to {place}")
+
+
+@pytest.mark.usefixtures("city")
+def test_a_source_is_chosen_by_keyboard(browser: Browser, running: Cloud) -> None:
+    with Visit(browser, running.url) as visit:
+        page = visit.open("sources")
+        go_to(page, page.get_by_label("Find a source"))
+        page.keyboard.type("mote-1")
+        source = page.get_by_role("button", name="Show mote-11 on the map")
+        go_to(page, source)
+        told = page.evaluate(TOLD)
+        wait_for(lambda: page.evaluate(TOLD) > told)  # the list is drawn anew
+        expect(source).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Map", level=1)).to_be_focused()
+        expect(page.locator("#selected-body")).to_contain_text("mote-11")
+        expect(page.locator("#selected-body")).to_contain_text("NO2")
+
+
+TOLD = "spinney.state.overview?.now ?? 0"
+
+
+@pytest.mark.usefixtures("city")
+def test_a_subscription_is_made_and_ended_by_keyboard(browser: Browser, running: Cloud) -> None:
+    with Visit(browser, running.url) as visit:
+        page = visit.open("subscriptions")
+        go_to(page, page.get_by_label("What do you want to be told?"))
+        page.keyboard.type("humidity > 99")
+        expect(page.get_by_role("button", name="Create")).to_be_enabled()
+        go_to(page, page.get_by_label("Name"))
+        page.keyboard.type("by-keyboard")
+        go_to(page, page.get_by_role("button", name="Create"))
+        page.keyboard.press("Enter")
+        row = page.locator("[data-sid=by-keyboard]")
+        expect(row).to_contain_text("active")
+        go_to(page, row.get_by_role("button", name="Disable"))
+        page.keyboard.press("Enter")
+        expect(row.get_by_role("button", name="Enable")).to_be_focused()
+        go_to(page, row.get_by_role("button", name="Delete"))
+        page.keyboard.press("Enter")
+        page.keyboard.press("Enter")
+        expect(row).to_have_count(0)
 
 
 COLOURS = """() => {

@@ -239,3 +239,21 @@ def test_a_session_outlives_the_server_and_not_its_user(browser: Browser, tmp_pa
         expect(visit.page).to_have_url(f"{running.url}/dashboard/login")
         wait_for(lambda: visit.complaints)
         visit.forgive()  # that the server was gone, and that it lets nobody in, is said in the console
+
+
+def test_a_session_that_ended_while_the_server_was_gone_leads_to_the_login(browser: Browser, tmp_path: Path) -> None:
+    users = Users()
+    with quick_hashes():
+        for name in ("ops", "sue"):
+            users = users.add(name, CAST[name], "default", password(name))
+    (tmp_path / "data").mkdir()
+    users.save(tmp_path / "data")
+    with page_cloud(tmp_path, *PROCESSES, **SETTINGS) as running, Visit(browser, running.url) as visit:
+        visit.log_in("sue", password("sue"))
+        visit.live()
+        running.stop("http")
+        expect(visit.page.locator("#link")).to_have_text("reconnecting")
+        change(running.settings.data, lambda users: users.remove("sue"))
+        running.start("http")
+        expect(visit.page).to_have_url(f"{running.url}/dashboard/login")
+        visit.forgive()  # that the server was gone, and that it lets nobody in, is said in the console

@@ -34,6 +34,7 @@ class Following:
     """Feeds a world."""
 
     def __init__(self, nats_log: NatsLog, tenant: str, world: World) -> None:
+        self.is_read_back = asyncio.Event()
         self.unseen = 0
         """Readings that were counted and not looked at."""
         self._log = nats_log
@@ -50,6 +51,7 @@ class Following:
             try:
                 if self._after is None:
                     self._after = await self._read_back()
+                    self.is_read_back.set()
                 await self._follow(self._after)
             except Truncated as error:
                 self._after = error.last

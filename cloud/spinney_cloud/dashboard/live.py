@@ -1,7 +1,7 @@
 """The page's socket: the newest of everything to the browser, and a few questions back.
 
 The browser may say, each a JSON object: `{"resolution": 8}` which cells it shows; `{"at": 1731900000}` how the map was
-then; `{"series": ["m7"]}` the last hour of these sources. Only the newest of each counts.
+then; `{"series": ["m7"]}` the last hour of these sources. Of each only the newest is worked out.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Live:
                 watched = await stack.enter_async_context(self.watchers.of(caller.tenant))
                 channels: dict[str, Channel] = {
                     "points": watched.points,
+                    "present": watched.presence.flow,
                     "overview": watched.overview,
                     "brokers": watched.brokers,
                 }
@@ -100,20 +101,24 @@ class Browser:
         self._channels = channels
         self._count = count
         self._had = dict.fromkeys(channels, 0)
+        self._questions: dict[str, Callable[[], Awaitable[bytes]]] = {}
+        """What it has asked, until it is worked out: the newest of each kind..."""
+        self._is_asked = asyncio.Event()
         self._answers: dict[str, bytes] = {}
-        """What it has asked, until it is sent: the newest of each kind."""
-        self._asked = asyncio.Event()
+        """...and until it is sent."""
+        self._is_answered = asyncio.Event()
         self._resolution: int | None = None
 
     async def run(self, still_allowed: Callable[[], Awaitable[bool]], stopping: asyncio.Event) -> None:
         """Until any of it ends."""
         works: tuple[Coroutine[Any, Any, Any], ...] = (
             self._tell(),
+            self._answer(),
             self._listen(),
             _forbidden(still_allowed),
             stopping.wait(),
         )
-        telling, listening, forbidden, stop = tasks = [asyncio.create_task(work) for work in works]
+        telling, answering, listening, forbidden, stop = tasks = [asyncio.create_task(work) for work in works]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -128,7 +133,7 @@ class Browser:
                 await self._socket.close(1012, "the server stops")
             elif _ended(listening) and listening.result():
                 await self._socket.close(NONSENSE, "no such question")
-            elif _ended(telling):
+            elif _ended(telling) or _ended(answering):
                 await self._socket.close()
 
     # ---- Telling
@@ -136,9 +141,9 @@ class Browser:
     async def _tell(self) -> None:
         with suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
             while True:
-                news, self._asked = self._watched.news, asyncio.Event()
+                news, self._is_answered = self._watched.news, asyncio.Event()
                 if not await self._send_all():
-                    await _either(news, self._asked)
+                    await _either(news, self._is_answered)
 
     async def _send_all(self) -> bool:
         """What it has not had; whether there was any."""
@@ -169,7 +174,6 @@ class Browser:
                 return False
             if not self._ask(message.get("text") or ""):
                 return True
-            self._asked.set()
 
     def _ask(self, text: str) -> bool:
         try:
@@ -178,22 +182,26 @@ class Browser:
             return False
         match question:
             case {"at": int() | float() as at, **more}:
-                self._answers["past"] = self._past(float(at), more.get("resolution"))
+                shown = _resolution(more.get("resolution"))
+                self._questions["past"] = lambda: self._watched.answers.past(float(at), shown)
             case {"resolution": int(resolution)} if 0 <= resolution <= RESOLUTION:
                 self._show_cells(resolution)
             case {"series": list(names)} if len(names) <= MAX_SERIES and all(isinstance(one, str) for one in names):
-                series = self._watched.world.series(names)
-                self._answers["series"] = orjson.dumps({"kind": "series", "series": series})
+                self._questions["series"] = lambda: self._watched.answers.series(names)
             case _:
                 return False
+        self._is_asked.set()
         return True
 
-    def _past(self, at: float, resolution: object) -> bytes:
-        world = self._watched.world
-        shown = resolution if type(resolution) is int and 0 <= resolution <= RESOLUTION else RESOLUTION
-        cells, more = map(orjson.dumps, world.cells(shown, at))
-        points = world.past(at)
-        return b'{"kind":"past","at":%b,"points":[%b],"cells":%b,"more":%b}' % (orjson.dumps(at), points, cells, more)
+    async def _answer(self) -> None:
+        """One question after the other; what is asked meanwhile takes the place of what waits."""
+        while True:
+            await self._is_asked.wait()
+            self._is_asked.clear()
+            while self._questions:
+                kind = next(iter(self._questions))
+                self._answers[kind] = await self._questions.pop(kind)()
+                self._is_answered.set()
 
     def _show_cells(self, resolution: int | None) -> None:
         if self._resolution is not None:
@@ -204,6 +212,10 @@ class Browser:
             self._watched.resolutions[resolution] += 1
             self._channels["cells"] = self._watched.show_cells(resolution)
             self._had["cells"] = 0
+
+
+def _resolution(asked: object) -> int:
+    return asked if type(asked) is int and 0 <= asked <= RESOLUTION else RESOLUTION
 
 
 def _ended(task: asyncio.Task[Any]) -> bool:

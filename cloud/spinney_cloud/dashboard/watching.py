@@ -17,8 +17,10 @@ from ..api.context import Api
 from ..api.errors import Problem
 from ..log_errors import LogError
 from ..names import NOTES
+from .answers import Answers
 from .channels import Flow, Newest
 from .following import Following
+from .presence import Presence
 from .world import MAX_SOURCES, World
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class Watched:
     def __init__(self, api: Api, tenant: str) -> None:
         self.watchers = 0
         self.world = World()
+        self.presence = Presence()
         self.points = Flow("points", self.world.points)
         self.overview = Newest()
         self.brokers = Newest()
@@ -95,6 +98,7 @@ class Watched:
         self._api = api
         self._tenant = tenant
         self._following = Following(api.log, tenant, self.world)
+        self.answers = Answers(self.world, self._following.is_read_back)
         self._heard: dict[str | None, tuple[Heard, asyncio.Task[None]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -205,17 +209,19 @@ class Watched:
         brokers = announced["brokers"]
         activations = (await ask(self._api.log, "coordinator", "activations", **who))["activations"]
         active = {one["broker"]: one for one in activations}
-        self.world.places = await self._places(who)
+        if self.presence.put(await self._sources(who)):
+            self._changed()
+        self.world.places = self.presence.places
         shown = [{**_broker(one), "active": _active(active.get(one["broker"]))} for one in brokers]
         self._put(self.brokers, {"kind": "brokers", "brokers": shown, "more": announced["count"] - len(shown)})
 
-    async def _places(self, who: dict[str, Any]) -> dict[str, tuple[float, float]]:
-        """Of announced sources, as many as a world has room for."""
-        found: dict[str, tuple[float, float]] = {}
+    async def _sources(self, who: dict[str, Any]) -> list[dict[str, Any]]:
+        """That are announced, as many as a world has room for."""
+        found: list[dict[str, Any]] = []
         after: str | None = None
-        for _ in range(MAX_SOURCES // MAX_BROKERS):
+        while len(found) < MAX_SOURCES:
             page = await ask(self._api.log, "coordinator", "sources", **who, after=after)
-            found |= {one["name"]: place for one in page["sources"] if (place := _fixed(one["place"])) is not None}
+            found += page["sources"]
             after = page["next"]
             if after is None:
                 break
@@ -234,10 +240,6 @@ def _broker(one: dict[str, Any]) -> dict[str, Any]:
 def _active(activation: dict[str, Any] | None) -> list[str]:
     found = [] if activation is None else activation["active"][:MAX_ACTIVE]
     return [one["subscription"]["text"] for one in found]
-
-
-def _fixed(place: dict[str, Any] | None) -> tuple[float, float] | None:
-    return (place["lat"], place["long"]) if place is not None and place.get("radius") == 0.0 else None
 
 
 def _background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

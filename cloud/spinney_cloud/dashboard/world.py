@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import h3  # type: ignore[import-untyped]  # ships without types
@@ -35,6 +36,8 @@ MAX_TEXT: Final = 64
 """Characters of a value that are shown."""
 MAX_CELLS: Final = 1_500
 """That are shown, the busiest first."""
+MAX_OUTLINES: Final = 8 * MAX_CELLS
+"""Of cells that are remembered."""
 MINUTE: Final = 60
 RESOLUTION: Final = 9
 """Of the cells in which readings are counted; what is shown is as coarse or coarser."""
@@ -140,6 +143,10 @@ class World:
                 found |= slot.newest
         return b",".join(found.values())
 
+    def is_over(self, at: float) -> bool:
+        """Whether nothing more can come to what was shown then."""
+        return bool(self._slots) and int(at // SLOT_SECONDS) < self._slots[-1].number
+
     def series(self, sources: Iterable[str]) -> dict[str, list[list[Any]]]:
         """Of each of these sources, time and values in the hour."""
         found: dict[str, list[list[Any]]] = {}
@@ -183,6 +190,7 @@ def _cell(place: tuple[float, float] | None) -> str | None:
     return None if place is None else cell_at(*place, RESOLUTION)
 
 
+@lru_cache(MAX_OUTLINES)
 def _outline(cell: str) -> list[list[float]]:
     return [[round(lat, 5), round(long, 5)] for lat, long in corners(cell)]
 

@@ -61,6 +61,16 @@ export const setNow = (seconds) => { ahead = seconds - Date.now() / 1000; };
 export const empty = (icon, title, text) =>
   h("div", { class: "empty" }, h("i", { class: "material-icons", "aria-hidden": "true" }, icon), h("strong", {}, title), h("p", {}, text));
 
+// What changes is drawn anew; who stands on a part of it by keyboard, or has opened one, finds it again by its key.
+const keyOf = (element) => element.dataset.key || element.getAttribute("aria-label") || element.textContent;
+export function refill(place, ...children) {
+  const active = place.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  const open = new Set([...place.querySelectorAll("details[open]")].map(keyOf));
+  place.replaceChildren(...children);
+  for (const one of place.querySelectorAll("details")) one.open = open.has(keyOf(one));
+  if (active !== null) [...place.querySelectorAll("a, button, summary")].find((one) => keyOf(one) === active)?.focus({ preventScroll: true });
+}
+
 // Below a list that is cut: how much of it is left out.
 export const left = (n, what = "more") => n > 0 && h("p", { class: "note left-out" }, `and ${count(n)} ${what}`);
 

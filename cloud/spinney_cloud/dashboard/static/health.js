@@ -1,6 +1,6 @@
 // Mobile brokers with what is active on them; and for operators the cloud's own processes.
 
-import { $, count, empty, figure, h, left, may, number, percent } from "./dom.js";
+import { $, about, count, empty, figure, h, left, may, number, percent, refill } from "./dom.js";
 import { on, state } from "./live.js";
 
 const NAMES = { gateway: "Gateway", matcher: "Matcher", coordinator: "Coordinator", delivery: "Delivery", http: "HTTP and page", pipeline: "Pipeline" };
@@ -22,7 +22,7 @@ function draw() {
 
 function drawFigures() {
   const told = state.operations, counts = told?.counts || {};
-  const figures = [figure("This page", state.linked ? "Live" : "Reconnecting", `${count(state.frames)} messages`, state.linked ? "good" : "bad")];
+  const figures = [figure("This page", state.linked ? "Live" : "Reconnecting", `${count(state.frames)} messages, Spinney ${about.version}`, state.linked ? "good" : "bad")];
   if (may("operate")) {
     figures.push(
       figure("Cloud", told ? (told.health.ready ? "Ready" : "Not ready") : "–", told?.health.why[0] || "all processes do their work", !told ? "" : told.health.ready ? "good" : "bad"),
@@ -39,15 +39,15 @@ function drawFigures() {
 
 function drawBrokers() {
   if (!state.brokers.length) {
-    $("broker-rows").replaceChildren(empty("router", "No mobile broker yet", "One appears as soon as it announces itself: spinney mobile run"));
+    refill($("broker-rows"), empty("router", "No mobile broker yet", "One appears as soon as it announces itself: spinney mobile run"));
     return;
   }
-  $("broker-rows").replaceChildren(h("ul", { class: "plain" }, state.brokers.map(broker)), left(state.brokersMore) || "");
+  refill($("broker-rows"), h("ul", { class: "plain" }, state.brokers.map(broker)), left(state.brokersMore) || "");
 }
 
 function broker(one) {
   const filters = one.active.length
-    ? h("details", { class: "filters" }, h("summary", {}, `${count(one.filters)} active ${one.filters === 1 ? "filter" : "filters"}`), h("ul", {}, one.active.map((text) => h("li", {}, h("code", {}, text)))), left(one.filters - one.active.length))
+    ? h("details", { class: "filters", dataset: { key: one.broker } }, h("summary", { dataset: { key: `filters ${one.broker}` } }, `${count(one.filters)} active ${one.filters === 1 ? "filter" : "filters"}`), h("ul", {}, one.active.map((text) => h("li", {}, h("code", {}, text)))), left(one.filters - one.active.length))
     : h("span", { class: "note" }, "no active filter: nothing needs to go up");
   return h("li", { class: "row" },
     h("span", { class: "state", dataset: { is: one.away ? "bad" : "good" } }, one.away ? "away" : "here"),

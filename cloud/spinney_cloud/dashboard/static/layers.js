@@ -1,11 +1,11 @@
 // What the map is made of: land and graticule that need no tiles, and sources, all drawn on canvases.
 
 import { leaflet as L } from "nicegui-leaflet";
-import { about, now } from "./dom.js";
+import { about } from "./dom.js";
+import { doing } from "./live.js";
 
-export const STALE_SECONDS = 900;
 const GLOW_MS = 900;
-const RADIUS = 5.5;
+const RADIUS = 5.5, CORE = 2.2;
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 45], APART = 110; // of the graticule: degrees, pixels
 const RAMP = [[20, 130, 160], [64, 180, 130], [240, 185, 60], [232, 120, 60], [200, 40, 80]]; // low to high
 
@@ -116,14 +116,14 @@ export const Land = Canvas.extend({
 
 export const Dots = Canvas.extend({
   options: { pane: "dots" },
-  points: [], // {name, lat, long, time, values, came}
+  points: [], // {name, lat, long, time, values, more, came, here}
   colour: () => null,
   chosen: null,
   glowing: false,
   draw() {
     this.clear();
-    const pen = this.pen, size = this.map.getSize(), old = now() - STALE_SECONDS, present = performance.now();
-    const rim = token("--dot-rim"), stale = token("--stale"), accent = token("--accent"), hollow = token("--panel");
+    const pen = this.pen, size = this.map.getSize(), present = performance.now();
+    const rim = token("--dot-rim"), stale = token("--stale"), spared = token("--spared"), accent = token("--accent"), hollow = token("--panel");
     this.spots = [];
     this.glowing = false;
     for (const one of this.points) {
@@ -131,7 +131,7 @@ export const Dots = Canvas.extend({
       const { x, y } = this.at(one.lat, one.long);
       if (x < -this.margin || y < -this.margin || x > size.x + this.margin || y > size.y + this.margin) continue;
       this.spots.push([x, y, one.name]);
-      const silent = !this.past && one.time < old, colour = silent ? stale : this.colour(one) || accent;
+      const does = this.past ? "heard" : doing(one), silent = does === "silent", colour = silent ? stale : this.colour(one) || accent;
       const glow = one.came && !this.past ? 1 - (present - one.came) / GLOW_MS : 0;
       if (glow > 0) {
         this.glowing = true;
@@ -144,11 +144,17 @@ export const Dots = Canvas.extend({
       }
       pen.beginPath();
       pen.arc(x, y, RADIUS, 0, 7);
-      pen.fillStyle = silent ? hollow : colour;
+      pen.fillStyle = does === "heard" ? colour : hollow;
       pen.fill();
-      pen.lineWidth = 1.5;
-      pen.strokeStyle = silent ? stale : rim;
+      pen.lineWidth = does === "spared" ? 2 : 1.5;
+      pen.strokeStyle = { heard: rim, spared, silent: stale }[does];
       pen.stroke();
+      if (does === "spared") {
+        pen.beginPath();
+        pen.arc(x, y, CORE, 0, 7);
+        pen.fillStyle = one.time ? colour : spared; // of what it told last
+        pen.fill();
+      }
       if (one.name === this.chosen) {
         pen.beginPath();
         pen.arc(x, y, RADIUS + 5, 0, 7);

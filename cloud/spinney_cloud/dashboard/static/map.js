@@ -2,7 +2,7 @@
 
 import { $, about, ago, at, chartLabel, count, empty, figure, h, icon, left, may, now, number, percent, shown, spark } from "./dom.js";
 import { Dots, L, Land, ramp, token } from "./layers.js";
-import { numeric, on, say, series, sources, state, want } from "./live.js";
+import { chart, doing, numeric, on, say, series, sources, state, want } from "./live.js";
 import { note } from "./notifications.js";
 import { spared } from "./savings.js";
 
@@ -10,20 +10,23 @@ const LIKED = "spinney-colour", USUAL = ["NO2", "pm25", "pm10", "CO2", "temperat
 const SLOT = 30, SLOTS = 120, FRAME_MS = 50;
 const RESOLUTIONS = [[13, 9], [12, 8], [10, 7], [9, 6], [7, 5], [6, 4], [4, 3], [3, 2], [0, 1]]; // from which zoom on
 let map, land, dots, cells, brokers, tiles;
-let attribute = null, range = [0, 1], fitted = "", dirty = true, chosen = null, pastAt = null;
+let attribute = null, range = [0, 1], framed = false, dirty = true, asking = 0, pastAt = null, touched = false;
+const MARKS = [["heard", "sends"], ["spared", "here, nothing to tell"], ["silent", "silent"]];
 const visible = { cells: true, brokers: true };
 
 export function begin() {
   makeMap();
   makeTools();
   makeTimeline();
-  on("points", ({ whole }) => { dirty = true; fit(); if (whole || attribute === null) measure(); });
-  on("overview", () => { drawFigures(); drawTimeline(); measure(); if (chosen) drawSelected(); });
+  on("points", ({ whole }) => { dirty = true; if (whole) fit(); if (whole || attribute === null) measure(); });
+  on("overview", () => { moveOn(); fit(); drawFigures(); drawTimeline(); measure(); drawSelected(); });
+  on("present", () => { dirty = true; fit(); drawFigures(); });
   on("cells", drawCells);
   on("brokers", () => { drawBrokers(); drawFigures(); fit(); });
   on("notes", () => { drawLatest(); drawFigures(); });
-  on("past", () => { dirty = true; drawCells(); });
-  on("series", () => { if (chosen) drawSelected(); });
+  on("past", () => { dirty = true; drawCells(); drawFigures(); drawSelected(); });
+  on("series", drawSelected);
+  on("link", (is) => { if (is && pastAt) askPast(); });
   document.addEventListener("theme", redraw);
   redraw();
   measure();
@@ -45,14 +48,18 @@ export function begin() {
 export function shownNow() {
   map.invalidateSize();
   fit();
+  if (state.chosen !== dots.chosen) select(state.chosen);
+  else chart(state.chosen ? [state.chosen] : []);
 }
 export { shownNow as shown };
 
 export function select(name) {
-  chosen = name;
-  dots.chosen = name;
+  state.chosen = dots.chosen = name;
   dirty = true;
-  say({ series: [name] });
+  chart([name]);
+  const one = sources.get(name), place = one && one.lat !== null ? [one.lat, one.long] : null;
+  touched ||= place !== null;
+  if (place && !map.getBounds().contains(place)) map.panTo(place, { animate: false });
   drawSelected();
 }
 
@@ -71,6 +78,7 @@ function makeMap() {
   brokers = L.layerGroup().addTo(map);
   dots = new Dots().addTo(map);
   dots.colour = (one) => (typeof one.values[attribute] === "number" ? ramp((one.values[attribute] - range[0]) / (range[1] - range[0] || 1)) : null);
+  for (const kind of ["pointerdown", "wheel", "keydown"]) $("map").addEventListener(kind, () => { touched = true; }, { passive: true });
   map.on("zoomend", askCells);
   map.on("click", (event) => { const name = dots.nearest(event.layerPoint); if (name) select(name); });
   map.on("mousemove", (event) => { $("map").style.cursor = dots.nearest(event.layerPoint) ? "pointer" : ""; });
@@ -102,12 +110,13 @@ function askCells() {
   if (pastAt) askPast();
 }
 
+// All of it is in sight, until somebody looks at a part.
 function fit() {
-  if (fitted === "sources" || $("view-map").hidden) return;
-  const places = [...sources.values()].filter((one) => one.lat !== null).map((one) => [one.lat, one.long]), by = places.length ? "sources" : "brokers";
+  if (touched || $("view-map").hidden) return;
+  const places = [...sources.values()].filter((one) => one.lat !== null).map((one) => [one.lat, one.long]);
   for (const one of state.brokers) if (one.place?.lat !== undefined) places.push([one.place.lat, one.place.long]);
-  if (!places.length || fitted === by) return;
-  fitted = by;
+  if (!places.length || (framed && map.getBounds().contains(L.latLngBounds(places)))) return;
+  framed = true;
   map.fitBounds(L.latLngBounds(places).pad(0.15), { maxZoom: 16, animate: false });
 }
 
@@ -125,6 +134,8 @@ function points() {
   if (!pastAt) return [...sources.values()];
   return (state.past?.points || []).map(([name, lat, long, time, values, more = 0]) => ({ name, lat, long, time, values, more, came: 0 }));
 }
+
+const known = (name) => (pastAt ? points().find((one) => one.name === name) : sources.get(name));
 
 function drawDots() {
   dots.points = points();
@@ -179,6 +190,7 @@ function makeTools() {
   $("map-tools").append(
     h("label", { class: "field-inline" }, "Colour by", h("select", { id: "colour-by", onchange: (event) => { attribute = event.target.value; localStorage.setItem(LIKED, attribute); measure(); } })),
     h("div", { id: "legend", class: "legend" }),
+    h("ul", { class: "legend", "aria-label": "What the dots mean" }, MARKS.map(([does, what]) => h("li", {}, h("span", { class: "mark", dataset: { does } }), what))),
     toggle("cells", "Reading density"),
     h("span", { id: "cells-more", class: "note" }),
     toggle("brokers", "Mobile brokers"));
@@ -194,16 +206,21 @@ function drawTools(names) {
 }
 
 function drawFigures() {
-  const seen = state.overview, activity = seen?.activity || [], live = [...sources.values()].filter((one) => one.time > now() - 900).length;
-  const placeless = [...sources.values()].filter((one) => one.lat === null).length;
-  const { share, made } = spared();
+  const all = [...sources.values()], placeless = all.filter((one) => one.lat === null).length;
+  const does = { heard: 0, spared: 0, silent: 0 };
+  for (const one of all) does[doing(one)] += 1;
+  const whats = [`${count(does.heard)} sending`, does.spared && `${count(does.spared)} with nothing to tell`, does.silent && `${count(does.silent)} silent`, placeless && `${count(placeless)} without a place`];
+  const activity = state.overview?.activity || [], away = state.brokers.filter((one) => one.away).length, { share, made } = spared();
   const figures = [
-    figure("Sources heard", count(live), `of ${count(sources.size)} known${placeless ? `, ${count(placeless)} without a place` : ""}`),
-    figure("Readings in the last minute", count(seen?.minute || 0), `${count(activity.reduce((sum, n) => sum + n, 0))} in the last hour`),
-    figure("Mobile brokers", count(state.brokers.filter((one) => !one.away).length), state.brokers.some((one) => one.away) ? `${state.brokers.filter((one) => one.away).length} away` : state.brokersMore ? `and ${count(state.brokersMore)} more` : "all connected"),
+    figure("Sources here", count(does.heard + does.spared), all.length ? whats.filter(Boolean).join(", ") : "none known yet"),
+    figure("Readings in the last minute", count(state.overview?.minute || 0), `${count(activity.reduce((sum, n) => sum + n, 0))} in the last hour`),
+    figure("Mobile brokers", count(state.brokers.length - away), !state.brokers.length ? "none announced yet" : away ? `${count(away)} away` : state.brokersMore ? `and ${count(state.brokersMore)} more` : "all connected"),
     figure("Spared", made ? percent(share) : "–", made ? "of the messages were never sent" : "nothing counted yet", "good"),
   ];
-  if (!state.brokers.length) figures[2] = figure("Mobile brokers", "0", "none announced yet");
+  if (pastAt) {
+    figures[0] = figure(`Sources at ${at(pastAt)}`, state.past ? count(state.past.points.length) : "–", "had said something in ten minutes");
+    figures[1] = figure(`Readings at ${at(pastAt)}`, count(activity[slotOf(pastAt)] || 0), "in this half minute");
+  }
   $("figures").replaceChildren(...figures);
 }
 
@@ -219,19 +236,22 @@ function drawLatest() {
 }
 
 function drawSelected() {
-  const body = $("selected-body"), one = chosen && sources.get(chosen);
+  const body = $("selected-body"), name = state.chosen, one = name && known(name);
   if (!one) {
-    body.replaceChildren(empty("touch_app", "No source selected", "Choose a dot on the map, or a source in the list."));
+    const [title, text] = name ? [name, pastAt ? "It had said nothing then." : "Nobody knows of it any more."] : ["No source selected", "Choose a dot on the map, or a source in the list."];
+    if (body.textContent.includes(title + text)) return;
+    body.replaceChildren(empty("touch_app", title, text), h("a", { href: "#/sources", class: "more" }, "To the list"));
     return;
   }
   const rows = Object.entries(one.values).map(([name, value]) => {
-    const line = typeof value === "number" ? series(one.name, name) : [];
+    const line = typeof value === "number" ? series(one.name, name).filter(([time]) => !pastAt || time <= one.time) : [];
     return h("li", { class: "value" }, h("span", { class: "value-name" }, name), h("strong", {}, shown(value)), line.length > 1 ? spark(line, chartLabel(name, line)) : h("span"));
   });
-  const more = left(one.more, "values more");
+  const when = pastAt ? at(one.time) : one.time ? ago(one.time) : "has told nothing yet";
   body.replaceChildren(
-    h("p", { class: "selected-name" }, h("strong", {}, one.name), h("span", { class: "note" }, ago(one.time))),
-    h("ul", { class: "values" }, rows), more || "",
+    h("p", { class: "selected-name" }, h("strong", {}, one.name), h("span", { class: "note" }, when)),
+    !pastAt && doing(one) === "spared" ? h("p", { class: "spared-note" }, h("span", { class: "mark", dataset: { does: "spared" } }), `Here, with ${one.here}: measuring, and nothing to tell that anybody asked for.`) : "",
+    h("ul", { class: "values" }, rows), left(one.more, "values more") || "",
     h("p", { class: "note" }, one.lat === null ? "Nobody says where it is." : `${one.lat.toFixed(5)}, ${one.long.toFixed(5)}`));
 }
 
@@ -246,17 +266,27 @@ function makeTimeline() {
     h("output", { id: "when", class: "when" }, "now"));
 }
 
+const slotOf = (time) => SLOTS - 1 - (Math.floor(now() / SLOT) - Math.floor(time / SLOT));
+
 function lookBack(slot) {
-  const newest = Math.floor(now() / SLOT);
-  pastAt = (newest - (SLOTS - 1 - slot)) * SLOT;
+  pastAt = (Math.floor(now() / SLOT) - (SLOTS - 1 - slot)) * SLOT;
   $("when").textContent = at(pastAt);
   $("back").setAttribute("aria-valuetext", `${at(pastAt)}, ${Math.round((now() - pastAt) / 60)} minutes ago`);
   $("now").setAttribute("aria-pressed", "false");
   askPast();
 }
 
+// The hour goes on while one looks at a time in it.
+function moveOn() {
+  if (!pastAt) return;
+  if (slotOf(pastAt) < 0) lookBack(0);
+  $("back").value = String(slotOf(pastAt));
+}
+
+// Once for all that is dragged over between two frames.
 function askPast() {
-  say({ at: pastAt, resolution: resolution() });
+  cancelAnimationFrame(asking);
+  asking = requestAnimationFrame(() => { if (pastAt) say({ at: pastAt, resolution: resolution() }); });
 }
 
 function live() {
@@ -267,6 +297,8 @@ function live() {
   $("back").setAttribute("aria-valuetext", "now");
   $("now").setAttribute("aria-pressed", "true");
   redraw();
+  drawFigures();
+  drawSelected();
 }
 
 function drawTimeline() {

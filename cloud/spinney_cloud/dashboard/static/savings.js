@@ -22,9 +22,10 @@ export function tiers() {
     bytes: size, charge: mobile.map((n, i) => charge(MOBILE, n, size[i])) });
   const counts = state.operations?.counts;
   if (counts) {
-    const readings = Math.max(0, (counts.readings || 0) - (counts.duplicates || 0)), told = Math.min(readings, counts.notes || 0);
-    const each = counts.received ? (counts.bytes || 0) / counts.received : 0, cloud = [told, readings - told];
-    found.push({ name: "Cloud", icon: "cloud", what: "Notifications sent, and readings that nobody had to be told of", messages: cloud, bytes: cloud.map((n) => n * each), charge: null });
+    const readings = Math.max(0, (counts.readings || 0) - (counts.duplicates || 0)), wanted = Math.min(readings, counts.matched || 0);
+    const each = counts.received ? (counts.bytes || 0) / counts.received : 0, cloud = [wanted, readings - wanted];
+    found.push({ name: "Cloud", icon: "cloud", what: "Readings that a subscription asked for, and those that nobody asked for", messages: cloud, bytes: cloud.map((n) => n * each), charge: null,
+      more: `${count(counts.notes || 0)} notifications came of those that were asked for` });
   }
   return found;
 }
@@ -59,7 +60,7 @@ function card(tier) {
   const none = !(tier.messages[0] + tier.messages[1]);
   return h("article", { class: "panel tier", "aria-label": tier.name },
     h("div", { class: "panel-head" }, h("h2", {}, h("i", { class: "material-icons", "aria-hidden": "true" }, tier.icon), tier.name), h("p", { class: "note" }, tier.what)),
-    h("div", { class: "body" }, none ? empty("hourglass_empty", "Nothing counted yet", "Figures appear with the first readings.") : rows.map((row) => bar(...row))));
+    h("div", { class: "body" }, none ? empty("hourglass_empty", "Nothing counted yet", "Figures appear with the first readings.") : [...rows.map((row) => bar(...row)), tier.more && h("p", { class: "note" }, tier.more)]));
 }
 
 function bar(name, pair, unit) {

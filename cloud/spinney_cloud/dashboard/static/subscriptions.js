@@ -1,6 +1,6 @@
 // Subscriptions: written with a check at every pause, explained, tried on the last hour, kept, changed, ended.
 
-import { $, about, api, at, count, empty, h, icon, left, may, shown } from "./dom.js";
+import { $, about, api, at, count, empty, h, icon, left, may, refill, shown } from "./dom.js";
 import { on } from "./live.js";
 import { note } from "./notifications.js";
 
@@ -178,7 +178,7 @@ function draw(subscriptions, more) {
   }
   const newest = [...subscriptions].sort((a, b) => b.created - a.created);
   const next = more > 0 && h("button", { type: "button", class: "button", onclick: () => { pages += 1; load(); } }, `Show ${count(Math.min(PAGE, more))} more`);
-  $("kept-rows").replaceChildren(...[h("ul", { class: "plain" }, newest.map(row)), left(more), next].filter(Boolean));
+  refill($("kept-rows"), ...[h("ul", { class: "plain" }, newest.map(row)), left(more), next].filter(Boolean));
 }
 
 function row(one) {
@@ -194,7 +194,7 @@ function row(one) {
     await load();
   };
   const trouble = (error) => outcome("error_outline", one.sid, h("p", {}, error.message));
-  const button = (label, action, tone = "") => h("button", { type: "button", class: `quiet ${tone}`, "aria-label": `${label} ${one.sid}`, onclick: action }, label);
+  const button = (label, action, tone = "") => h("button", { type: "button", class: `quiet ${tone}`, "aria-label": `${label} ${one.sid}`, dataset: { key: `${tone || (label === "Enable" ? "Disable" : label)} ${path()}` }, onclick: action }, label);
   return h("li", { class: "row", dataset: { sid: one.sid } },
     h("span", { class: "state", dataset: { is: one.enabled ? "good" : "" } }, one.enabled ? "active" : "disabled"),
     h("div", { class: "row-main" },
