@@ -84,6 +84,7 @@ class Broker:
         self._was_connected = False
         self._lost_at = -math.inf
         self._stopping = asyncio.Event()
+        self._configuring = asyncio.Lock()
         self._battery = battery()
         self._battery_at = self.started
         kept = _kept(outbox)
@@ -144,7 +145,11 @@ class Broker:
             self.acquirers.add(made(name_of(one), lambda: make(one, self._clock)))
 
     async def configure(self, settings: Settings) -> None:
-        """Take over what may change while it runs: devices, and acquirers but for motes."""
+        """Take over what may change while it runs: devices, and acquirers but for motes. One after another."""
+        async with self._configuring:
+            await self._configure(settings)
+
+    async def _configure(self, settings: Settings) -> None:
         self._configure_devices(settings)
         await self.pushing.identify_again()
         before, after = _hot(self.settings), _hot(settings)
@@ -212,9 +217,12 @@ class Broker:
 
     # ---- what is active -----------------------------------------------------------------------------------------
 
-    def _activated(self, added: Sequence[ActiveFilter], dropped: Sequence[Digest], leases: Mapping[str, Lease]) -> None:
+    def _activated(
+        self, added: Sequence[ActiveFilter], dropped: Sequence[Digest], leases: Mapping[str, Lease], more: bool
+    ) -> None:
         self.taking.change(added, dropped, leases, self._clock())
-        self.pushing.refresh()
+        if not more:
+            self.pushing.refresh()
 
     def is_private(self, source: str) -> bool:
         """Whether a private rule may stop or change its readings."""

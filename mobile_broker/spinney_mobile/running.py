@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from spinney import native
-from spinney.client.errors import ClientError
 from spinney.configuring import ConfigurationError
 from spinney.errors import SpinneyError
 from spinney.logs import set_up_logging
@@ -68,6 +67,7 @@ class Running:
         self._broker: Broker | None = None
         self._local: LocalPort | None = None
         self._home: HomeAssistant | None = None
+        self._reloading: set[asyncio.Task[None]] = set()
         self._local_listener: socket.socket | None = None
         self._web_listener: socket.socket | None = None
 
@@ -109,8 +109,9 @@ class Running:
             for task in tasks:
                 if task.done() and not task.cancelled() and (why := task.exception()):
                     log.critical("ended by an error", exc_info=why)
+            for task in (*tasks, *self._reloading):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, *self._reloading, return_exceptions=True)
 
     # ---- the parts around the broker
 
@@ -182,14 +183,22 @@ class Running:
         except ConfigurationError as error:
             log.error("the configuration is left as it was: %s", "; ".join(error.problems))
             return
+        task = asyncio.create_task(self._take_over(new))
+        self._reloading.add(task)
+        task.add_done_callback(self._taken_over)
+
+    def _taken_over(self, task: asyncio.Task[None]) -> None:
+        """Whatever a reload raises, the broker goes on, and says so."""
+        self._reloading.discard(task)
+        if not task.cancelled() and (why := task.exception()) is not None:
+            is_told = isinstance(why, SpinneyError)
+            log.error("the configuration is taken over in part only: %s", why, exc_info=None if is_told else why)
+
+    async def _take_over(self, new: Settings) -> None:
         assert self._broker is not None
         assert self._local is not None
         set_up_logging(NAME, new.logging)
         self._local.configured(new.client, _own(new))
-        self._reloading = asyncio.create_task(self._take_over(new))
-
-    async def _take_over(self, new: Settings) -> None:
-        assert self._broker is not None
         await self._broker.configure(new)
         rest = [name for name, value in _values(new).items() if value != _values(self._settings)[name]]
         needs = [name for name in rest if name not in HOT]
@@ -291,7 +300,7 @@ def run(configuration: Configuration, reread: Callable[[], Configuration]) -> in
         log.warning("%s", warning.message)
     try:
         return asyncio.run(Running(configuration, reread).run())
-    except (StartError, DataDirError, ClientError, OSError, ValueError) as error:
+    except (StartError, DataDirError, SpinneyError, OSError, ValueError) as error:
         for line in str(error).splitlines():
             if configuration.settings.logging.format == "json":
                 log.critical(line)

@@ -300,7 +300,7 @@ class Local:
     key: Path | None = None
     """Of that certificate."""
     subscriptions: Count = 1_000
-    """Of all local clients together."""
+    """Of all local clients together, without those in this file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

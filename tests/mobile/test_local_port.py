@@ -166,6 +166,25 @@ def test_more_subscriptions_than_the_limit_are_refused(tmp_path: Path) -> None:
             ana.subscribe("NO2 > 41", sid="b")
 
 
+def test_the_settings_own_subscriptions_do_not_count_for_the_limit_of_clients(tmp_path: Path) -> None:
+    def configure(port: RunningPort, *sids: str) -> None:
+        port.call(lambda: port.port.configured("pi", dict.fromkeys(sids, "NO2 > 40")))
+
+    with RunningPort(tmp_path, subscriptions=1) as port, Subscriber("ana", server=port.url) as ana:
+        configure(port, "one")
+        ana.subscribe("NO2 > 40", sid="a")
+        configure(port, "one", "two", "three")
+        assert len(port.port.subscriptions) == 4
+    with RunningPort(tmp_path, subscriptions=1) as port, Subscriber("ana", server=port.url) as ana:
+        assert len(port.port.subscriptions) == 4
+        configure(port, "two")
+        assert port.port.subscriptions.feeds().keys() == {"ana/a", "pi/two"}
+        with pytest.raises(ClientError, match="1 subscriptions are here already"):
+            ana.subscribe("NO2 > 41", sid="b")
+        ana.unsubscribe("a")
+        ana.subscribe("NO2 > 41", sid="b")
+
+
 def test_subscriptions_and_their_state_outlive_a_restart(tmp_path: Path) -> None:
     with RunningPort(tmp_path) as port, Subscriber("ana", server=port.url) as ana:
         warm = iter(ana.subscribe("WHEN temp > 25 UNTIL temp <= 22", sid="warm"))

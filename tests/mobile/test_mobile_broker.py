@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -17,6 +18,7 @@ from uplink_kit import REAL, run, until
 from spinney import Subscriber
 from spinney.mote.advert import BTHOME
 from spinney_mobile import announcing
+from spinney_mobile.acquire import name_of
 from spinney_mobile.broker import Broker
 from spinney_mobile.decode import Registry
 from spinney_mobile.decode.bthome import BTHome
@@ -24,8 +26,8 @@ from spinney_mobile.local import LocalPort
 from spinney_mobile.outbox import Outbox
 from spinney_mobile.place import Fix
 from spinney_mobile.samples import Ability, Heard, Sample
+from spinney_mobile.settings import AcquireSimulator, Device, Place, Rule, Settings
 from spinney_mobile.settings import Cloud as CloudSettings
-from spinney_mobile.settings import Device, Place, Rule, Settings
 
 pytestmark = pytest.mark.slow
 
@@ -345,6 +347,18 @@ def test_the_status_says_what_there_is_and_is_json(tmp_path: Path) -> None:
             assert (source["name"], source["rssi"], source["battery"], source["owned"]) == ("desk", -60, 0.5, True)
             assert one.broker.constants("desk").keys() == {"room", "type", "lat", "long", "cell"}
             assert one.broker.explain({"temp": 1.0}) == []
+
+    run(test())
+
+
+def test_of_two_changes_of_settings_at_once_the_later_one_holds(tmp_path: Path) -> None:
+    async def test() -> None:
+        rooms = tuple(AcquireSimulator(name=name, every=0.05) for name in ("one", "two", "three"))
+        async with machine(tmp_path, "pi-k", None) as one:
+            for before, after in itertools.pairwise([(), rooms, rooms[:1], rooms[1:], ()]):
+                change = [replace(one.settings, acquire=acquire) for acquire in (before, after, before, after)]
+                await asyncio.gather(*map(one.broker.configure, change))
+                assert {each.name for each in one.broker.acquirers} == {name_of(each) for each in after}
 
     run(test())
 

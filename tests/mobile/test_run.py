@@ -201,6 +201,48 @@ def test_sighup_takes_over_devices_acquirers_and_subscriptions_and_names_the_res
         wait_until(lambda: not status(mobile)["acquirers"], "the end of the acquirer")
 
 
+OWN = """
+acquire = []
+[local]
+subscriptions = 1
+[[subscription]]
+sid = "warm"
+text = "%s"
+"""
+
+
+def test_a_subscription_of_ones_own_has_room_where_clients_have_taken_all_of_theirs(tmp_path: Path) -> None:
+    mobile = Mobile(tmp_path, "--cloud", "none", config=OWN % "temp > 25")
+    with mobile:
+        with Subscriber("ana", server=mobile.local) as ana:
+            ana.subscribe("temp > 0", sid="full")
+        mobile.config.write_text(OWN % "temp > 20" + OWN[OWN.index("[[") :].replace("warm", "hot") % "temp > 40")
+        mobile.send(signal.SIGHUP)
+        wait_until(lambda: "the configuration has been read again" in mobile.said, "the reload")
+        assert mobile.stop() == 0
+    with mobile, Publisher("kit", server=mobile.local) as kit:
+        kit.publish({"source": "door", "temp": 50.0}).wait(60)
+        sids = {"warm", "hot", "full"}
+        wait_until(lambda: {one["sid"] for one in status(mobile)["notifications"]} == sids, "all three")
+    assert "Traceback" not in mobile.said
+
+
+def test_what_cannot_be_taken_over_is_said_and_the_broker_goes_on_or_does_not_start(tmp_path: Path) -> None:
+    too_long = OWN % ("temp > 25 OR " * 6_000 + "temp > 26")
+    with Mobile(tmp_path, "--cloud", "none", config=OWN % "temp > 25") as mobile:
+        mobile.config.write_text(too_long)
+        mobile.send(signal.SIGHUP)
+        wait_until(lambda: "the configuration is taken over in part only: subscription warm: " in mobile.said, "why")
+        mobile.config.write_text(SIMULATOR)
+        mobile.send(signal.SIGHUP)
+        wait_until(lambda: status(mobile)["notifications"], "the one after it")
+    mobile.config.write_text(too_long)
+    done = command("run", "--cloud", "none", "--config", str(mobile.config), "--data", str(tmp_path / "new"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("spinney mobile: subscription warm: ")
+    assert "Traceback" not in mobile.said + done.stderr
+
+
 FAILING = """[[acquire]]
 kind = "serial"
 port = "NOWHERE"

@@ -103,9 +103,11 @@ class LocalPort:
     def configured(self, owner: str, wanted: Mapping[str, str]) -> None:
         """The settings' own subscriptions, by sid; their texts have been checked."""
         self.subscriptions.keep_only(owner, wanted)
-        for sid, text in wanted.items():
-            self.subscriptions.put(owner, sid, text)
-        self._subscriptions_changed()
+        try:
+            for sid, text in wanted.items():
+                self.subscriptions.put(owner, sid, text, is_own=True)
+        finally:
+            self._subscriptions_changed()
         self.subscriptions.tell_valid()
 
     # ---- the server's handler

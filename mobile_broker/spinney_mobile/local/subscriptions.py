@@ -86,6 +86,8 @@ class LocalSubscriptions:
         self._clock = clock
         self._matcher = Matcher()
         self._all: dict[str, _One] = {}
+        self._own: set[str] = set()
+        """Keys of the settings' own, which do not count for the limit."""
         self._waking: dict[str, _One] = {}
         self._fresh: dict[str, Filter] = {}
         self._log_time = 0.0
@@ -103,14 +105,24 @@ class LocalSubscriptions:
 
     # ---- what is subscribed
 
-    def put(self, owner: str, sid: str, source: str) -> str:
-        """Add or replace one; its normal form. SyntaxError with line and column, or LocalError."""
+    def put(self, owner: str, sid: str, source: str, *, is_own: bool = False) -> str:
+        """Add or replace one; its normal form. SyntaxError with line and column, or LocalError.
+
+        The settings' own (`is_own`) do not count for the limit, which is for clients.
+        """
+        key = f"{owner}/{sid}"
+        if not is_own and key not in self._all and len(self._all) - len(self._own) >= self._limit:
+            raise LocalError(f"{self._limit} subscriptions are here already")
+        normal = self._put(owner, sid, source)
+        if is_own:
+            self._own.add(key)
+        return normal
+
+    def _put(self, owner: str, sid: str, source: str) -> str:
         if len(source) > MAX_TEXT:
-            raise LocalError(f"{len(source)} characters; the limit is {MAX_TEXT}")
+            raise LocalError(f"subscription {sid}: {len(source)} characters; the limit is {MAX_TEXT}")
         subscription = parse(source)
         before = self._all.get(f"{owner}/{sid}")
-        if before is None and len(self._all) >= self._limit:
-            raise LocalError(f"{self._limit} subscriptions are here already")
         normal = json.dumps(normal_form(subscription).to_json(), ensure_ascii=False)
         if before is not None and before.source == source:
             return normal
@@ -143,6 +155,7 @@ class LocalSubscriptions:
         """Whether there was one."""
         one = self._all.pop(f"{owner}/{sid}", None)
         if one is not None:
+            self._own.discard(one.key)
             self._matcher.remove(one.key)
             self._waking.pop(one.key, None)
             self._fresh.pop(one.key, None)
@@ -270,7 +283,7 @@ class LocalSubscriptions:
             return
         for item in items:
             with contextlib.suppress(SyntaxError, LocalError):
-                self.put(item["owner"], item["sid"], item["source"])
+                self._put(item["owner"], item["sid"], item["source"])
                 self._restore(self._all[f"{item['owner']}/{item['sid']}"], item.get("state"))
         self._fresh.clear()
         self._save = kept["save"]
