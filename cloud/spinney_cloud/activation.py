@@ -101,9 +101,9 @@ def fingerprint(active: Iterable[Active]) -> str:
 class BrokerActivation:
     """One broker's."""
 
-    def __init__(self, announcement: Announcement) -> None:
+    def __init__(self, announcement: Announcement, knowledge: BrokerKnowledge | None = None) -> None:
         self.announcement = announcement
-        self.knowledge = BrokerKnowledge(announcement)
+        self.knowledge = knowledge or BrokerKnowledge(announcement)
         self.evaluated: dict[str, Active] = {}
         """All that may match; of the feeds among them the forest says which are sent."""
         self._forest = Forest()
@@ -178,16 +178,17 @@ class Activations:
         self._digests.update(dict.fromkeys(sorted(touched)))
         return bool(touched)
 
-    def announce(self, announcement: Announcement) -> None:
-        """A broker has announced something new."""
+    def announce(self, announcement: Announcement, knowledge: BrokerKnowledge | None = None) -> None:
+        """A broker has announced something new; what follows from it may be at hand."""
         client = announcement.client
         broker = self.brokers.get(client)
         before = None if broker is None else broker.knowledge
+        knowledge = knowledge or BrokerKnowledge(announcement)
         if broker is None:
-            broker = self.brokers[client] = BrokerActivation(announcement)
+            broker = self.brokers[client] = BrokerActivation(announcement, knowledge)
         else:
             broker.announcement = announcement
-            broker.knowledge = BrokerKnowledge(announcement)
+            broker.knowledge = knowledge
         pending = self._pending.setdefault(client, {})
         pending.update(dict.fromkeys(self._touched(broker, broker.knowledge.changed_since(before))))
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from spinney.subscription import Subscription
@@ -26,6 +27,7 @@ from .announcements import (
     read_announcement,
 )
 from .announcements import decode as decode_announcement
+from .broker_knowledge import BrokerKnowledge
 from .broker_sender import ActivationVersionError, BrokerSender, Wish
 from .broker_sender import decode as decode_activation
 from .expiry import Expiry
@@ -49,6 +51,8 @@ MAX_BROKERS: Final = 100_000
 """Announcements of all tenants."""
 ROOM_BYTES: Final = 1024
 """Of the server's max_payload, beside an announcement as it is kept: what its leases are kept with takes no more."""
+READ_BYTES: Final = 16 * 1024
+"""Of an announcement that is read at once."""
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -184,7 +188,7 @@ class BrokerService:
     async def announced(self, tenant: str, client: str, item: Any, received: float) -> dict[str, Any] | None:
         """Take what a broker says; what to reply."""
         try:
-            said = read_announcement(item, tenant, client, min(received, self._clock()))
+            said, knowledge = await _understand(item, tenant, client, min(received, self._clock()))
         except AnnouncementError as error:
             raise Refusal(422, str(error), path=error.path) from None
         if isinstance(said, Counted):
@@ -198,7 +202,7 @@ class BrokerService:
             if change.before is None and len(self.announcements) >= MAX_BROKERS:
                 raise Refusal(429, f"{MAX_BROKERS} mobile brokers are announced; that is the limit")
             if change.is_change:
-                await self._make(tenant, client, change)
+                await self._make(tenant, client, change, knowledge)
             if isinstance(said, Announcement) and said.counts is not None:
                 self.counts[tenant, client] = said.counts
         return None if isinstance(said, Away) else {"request": "ann", "ok": True, "session": said.session}
@@ -217,7 +221,7 @@ class BrokerService:
         if is_current:
             self.counts[tenant, client] = said.counts
 
-    async def _make(self, tenant: str, client: str, change: Change) -> None:
+    async def _make(self, tenant: str, client: str, change: Change, knowledge: BrokerKnowledge | None = None) -> None:
         """First the log is told of sources that come and go (rule S4), then the bucket, then all others."""
         after = change.after
         come, gone = self.announcements.put(tenant, client, after)
@@ -234,11 +238,11 @@ class BrokerService:
         self._tick.set()
         leases = self._leases(tenant)
         moved = leases.end(client) if after is None else leases.ask(client, after.lease)
-        self._follow(tenant, client, change)
+        self._follow(tenant, client, change, knowledge)
         for one in {one for source, before in moved.items() for one in (before, *leases.asking(source)) if one}:
             self._due(self._sender(tenant, one))
 
-    def _follow(self, tenant: str, client: str, change: Change) -> None:
+    def _follow(self, tenant: str, client: str, change: Change, knowledge: BrokerKnowledge | None) -> None:
         """What the change means for activation."""
         after = change.after
         sender = self._sender(tenant, client)
@@ -253,7 +257,7 @@ class BrokerService:
                 self._spawn(self._load_subscriptions(tenant))
             lost_count = after.have != sender.epoch if after.have is not None else change.new_session
             sender.is_full_due = sender.is_full_due or (after.away is None and lost_count)
-            self.activations[tenant].announce(after)
+            self.activations[tenant].announce(after, knowledge)
         self._mark(tenant)
 
     async def _load_subscriptions(self, tenant: str) -> None:
@@ -464,6 +468,22 @@ class BrokerService:
                 assert isinstance(record, records.Publications)
                 for source in {run.source for run in record.runs}:
                     self.activations[tenant].heard(source, message.time)
+
+
+async def _understand(
+    item: Any, tenant: str, client: str, received: float
+) -> tuple[Announcement | Away | Over | Counted, BrokerKnowledge | None]:
+    """What is said, and what follows from it. A long one is read in a thread: others have their turns beside it."""
+    if len(orjson.dumps(item)) > READ_BYTES:
+        return await asyncio.to_thread(_read, item, tenant, client, received)
+    return _read(item, tenant, client, received)
+
+
+def _read(
+    item: Any, tenant: str, client: str, received: float
+) -> tuple[Announcement | Away | Over | Counted, BrokerKnowledge | None]:
+    said = read_announcement(item, tenant, client, received)
+    return said, BrokerKnowledge(said) if isinstance(said, Announcement) else None
 
 
 def _name(said: Announcement | Away | Over) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 
 KINDS: Final = ("sub", "ann")
 READ_AT_ONCE: Final = 64
-"""Subscriptions whose texts are read together: more would hold up all else for longer than some milliseconds."""
+"""Requests whose texts are read together: more would hold up all else for longer than some milliseconds."""
+STEP_BYTES: Final = 16 * 1024
+"""Of these requests together; a longer one is alone."""
 MAX_KEPT_OF_PAYLOAD: Final = 4096
 """Characters of a refused payload that the dead letter keeps."""
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -121,11 +123,11 @@ class ClientRequests:
     async def take(self) -> None:
         """Take requests, for ever."""
         while True:
-            requests = await self.queue.next()
-            for at in range(0, len(requests), READ_AT_ONCE):
-                some = [_Taken(request) for request in requests[at : at + READ_AT_ONCE]]
-                for taken, reading in zip(some, self._read(some), strict=True):
+            for requests in _steps(await self.queue.next()):
+                some = [_Taken(request) for request in requests]
+                for taken, reading in zip(some, await self._read(some), strict=True):
                     await self._to_reply.put(await self._take(taken, reading))
+                await asyncio.sleep(0)
 
     async def reply(self) -> None:
         """Reply to what has been done, for ever, in the order in which it was asked."""
@@ -151,10 +153,10 @@ class ClientRequests:
         """Take no more."""
         await self.queue.close()
 
-    def _read(self, some: list[_Taken]) -> list[Reading | Exception | None]:
+    async def _read(self, some: list[_Taken]) -> list[Reading | Exception | None]:
         """What those say that begin a subscription; None for all others."""
         asked = [Asked(taken.client, taken.sid or "", taken.text) for taken in some if taken.begins]
-        readings = iter(self._readings(asked))
+        readings = iter(await self._readings(asked))
         return [next(readings) if taken.begins else None for taken in some]
 
     async def _take(self, taken: _Taken, reading: Reading | Exception | None) -> _Taken:
@@ -170,14 +172,14 @@ class ClientRequests:
             taken.outcome = await self._refuse(taken, self._refusal(taken, error), taken.text)
         return taken
 
-    def _readings(self, asked: list[Asked]) -> list[Reading | Exception]:
+    async def _readings(self, asked: list[Asked]) -> list[Reading | Exception]:
         """Together; one by one if one of them brings about a failure, so that the others are read."""
         try:
-            return [*self._subscriptions.read(asked)]
+            return [*await self._subscriptions.read(asked)]
         except Exception as error:  # noqa: BLE001  # see _refusal
             if len(asked) == 1:
                 return [error]
-        return [self._readings([one])[0] for one in asked]
+        return [(await self._readings([one]))[0] for one in asked]
 
     def _refusal(self, taken: _Taken, error: Exception) -> Refusal:
         """What is told of whatever a request has met: that must neither end the process nor come again at its start.
@@ -228,6 +230,20 @@ class ClientRequests:
             "payload": payload[:MAX_KEPT_OF_PAYLOAD],
         }
         await self._dead.put(dead_subject("request", client), orjson.dumps(letter))
+
+
+def _steps(requests: list[Request]) -> Iterator[list[Request]]:
+    """Few enough of them, and short enough together, to be read at once."""
+    step: list[Request] = []
+    size = 0
+    for request in requests:
+        size += len(request.data)
+        if step and (size > STEP_BYTES or len(step) == READ_AT_ONCE):
+            yield step
+            step, size = [], len(request.data)
+        step.append(request)
+    if step:
+        yield step
 
 
 def _text(item: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ class CoordinatorAsks:
         """A subscription begins or changes."""
         beside: dict[str, Any] = {name: question[name] for name in _BESIDE if name in question}
         tenant, owner, sid = _who(question)
-        (reading,) = self._subscriptions.read([Asked(owner, sid, question["subscription"], beside)])
+        (reading,) = await self._subscriptions.read([Asked(owner, sid, question["subscription"], beside)])
         if isinstance(reading, Refusal):
             raise reading
         done = await (await self._subscriptions.put(tenant, reading, create=bool(question.get("create"))))

@@ -181,6 +181,8 @@ class Limits(Section):
     """Readings a second, over ten seconds."""
     subscriptions: Count = 200_000
     """Of one owner."""
+    subscription_text: Bytes = 64 * 1024
+    """The longest subscription, text or JSON; one has at most 1,000 comparisons."""
     attributes: Count = 256
     """Of one reading."""
     connections: Count = 10_000

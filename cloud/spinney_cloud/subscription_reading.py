@@ -12,7 +12,7 @@ import orjson
 
 from spinney import SyntaxError as SubscriptionError
 
-from .subscription_request import MAX_TEXT_BYTES, SubscriptionRequest, read_request
+from .subscription_request import SubscriptionRequest, read_request
 from .subscriptions import Form, forms_of
 
 
@@ -34,6 +34,11 @@ class Asked(NamedTuple):
     beside: Mapping[str, Any] | None = None
     """More members, beside the source's own."""
 
+    @property
+    def size(self) -> int:
+        """Of the source, in bytes, or in characters."""
+        return len(self.source) if isinstance(self.source, str) else len(orjson.dumps(self.source))
+
 
 class Reading(NamedTuple):
     """What it says."""
@@ -44,9 +49,9 @@ class Reading(NamedTuple):
     form: Form
 
 
-def read_all(asked: Sequence[Asked], now: float) -> list[Reading | Refusal]:
+def read_all(asked: Sequence[Asked], now: float, most_bytes: int) -> list[Reading | Refusal]:
     """Each as it is read, or why it is refused."""
-    requests = [_request(one, now) for one in asked]
+    requests = [_request(one, now, most_bytes) for one in asked]
     forms = iter(forms_of([found.subscription for found in requests if not isinstance(found, Refusal)]))
     return [
         found if isinstance(found, Refusal) else Reading(one.owner, one.sid, found, next(forms))
@@ -54,11 +59,10 @@ def read_all(asked: Sequence[Asked], now: float) -> list[Reading | Refusal]:
     ]
 
 
-def _request(asked: Asked, now: float) -> SubscriptionRequest | Refusal:
-    source = asked.source
-    size = len(source) if isinstance(source, str) else len(orjson.dumps(source))
-    if size > MAX_TEXT_BYTES:
-        return Refusal(413, f"longer than {MAX_TEXT_BYTES} bytes")
+def _request(asked: Asked, now: float, most_bytes: int) -> SubscriptionRequest | Refusal:
+    source, size = asked.source, asked.size
+    if size > most_bytes:
+        return Refusal(413, f"a subscription of {size} bytes; at most {most_bytes} (limits.subscription_text)")
     try:
         request = read_request(source, asked.beside, owner=asked.owner, sid=asked.sid)
     except SubscriptionError as error:

@@ -12,10 +12,12 @@ over. Without it, or with `"on": "broker"`, the matcher answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from spinney import SyntaxError as SubscriptionError
 from spinney import parse
+from spinney.expression import And, Filter, Node, Not, Or
 from spinney.json_source import BadJson, RepeatedKey
 from spinney.json_source import read as read_json
 from spinney.subscription_json import AnySubscription, subscription_from_json
@@ -24,8 +26,11 @@ from .delivery_options import OPTION_NAMES as DELIVERY_OPTIONS
 from .delivery_options import OptionError, read_options
 from .density import DensityError, read_density
 
-MAX_TEXT_BYTES: Final = 256 * 1024
-"""Of a subscription's text or JSON."""
+MAX_COMPARISONS: Final = 1_000
+"""In one subscription; a list of values is one. What follows from them takes a second at worst to find out, and each
+reading that is not ruled out by the index is compared with all of them."""
+_SHORT: Final = 3 * MAX_COMPARISONS
+"""Characters; no shorter text has more comparisons than that."""
 MAX_LABELS: Final = 64
 MAX_LABEL: Final = 256
 """Characters of a label's name or value."""
@@ -66,6 +71,8 @@ def read_request(
         if not isinstance(item, RepeatedKey) and not _OURS.isdisjoint(item):
             bare = {name: value for name, value in item.items() if name not in _OURS}
         subscription = subscription_from_json(bare, text)
+    if text is None or len(text) > _SHORT:
+        _check_comparisons(subscription)
     ours = {name: value for name, value in item.items() if name in _OURS} | _given(beside)
     try:
         _check_names(subscription, owner, sid)
@@ -79,6 +86,21 @@ def read_request(
         )
     except BadJson as error:
         raise error.located(text if item else None) from None
+
+
+def _check_comparisons(subscription: AnySubscription) -> None:
+    """More of them are refused."""
+    nodes = [value for one in fields(subscription) if isinstance(value := getattr(subscription, one.name), Node)]
+    count = 0
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, And | Or | Not):
+            nodes.extend(node.children())
+        elif isinstance(node, Filter):
+            count += 1
+    if count > MAX_COMPARISONS:
+        message = f"{count} comparisons, at most {MAX_COMPARISONS}; many values of one attribute are one: a IN (1, 2)"
+        raise SubscriptionError(message, line=1, column=1, expected=f"at most {MAX_COMPARISONS} comparisons")
 
 
 def _given(beside: Mapping[str, Any] | None) -> dict[str, Any]:

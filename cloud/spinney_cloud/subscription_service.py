@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 MAX_UNDER_WAY: Final = 1000
 """Decided, and not yet in the bucket."""
+READ_BYTES: Final = 8 * 1024
+"""Of texts that are read at once: 0.1 s at worst. Longer ones are read in a thread."""
 MAX_PAGE: Final = 1000
 ON_PIPELINE: Final = "pipeline: it must be running (spinney pipeline), or nothing is told"
 """What an owner hears who leaves a subscription to the pipeline."""
@@ -157,9 +159,12 @@ class SubscriptionService:
 
     # ---- Requests ----------------------------------------------------------------------------------------------
 
-    def read(self, asked: Sequence[Asked]) -> list[Reading | Refusal]:
-        """What subscriptions say, to be put; or why one is refused."""
-        return read_all(asked, self._clock())
+    async def read(self, asked: Sequence[Asked]) -> list[Reading | Refusal]:
+        """What subscriptions say, to be put; or why one is refused. Beside what takes long, others have their turns."""
+        most_bytes = self.limits.subscription_text
+        if sum(one.size for one in asked) > READ_BYTES:
+            return await asyncio.to_thread(read_all, asked, self._clock(), most_bytes)
+        return read_all(asked, self._clock(), most_bytes)
 
     async def put(
         self,

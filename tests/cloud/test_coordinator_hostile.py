@@ -20,6 +20,7 @@ from spinney_cloud.broker_service import BrokerService
 from spinney_cloud.log_errors import TooLarge, Unavailable
 from spinney_cloud.nats_log import read_range
 from spinney_cloud.records import Announced
+from spinney_cloud.settings import Limits, Settings
 from spinney_cloud.subscription_service import SubscriptionService
 
 NO2 = {"NO2": {"min": 0, "max": 400}}
@@ -205,3 +206,85 @@ def test_thousands_of_kinds_of_sources_with_attributes_of_their_own_are_understo
     assert time.process_time() - began < 5.0
     assert sum(name.startswith("a") for name in known) == 20_000
     assert known["a7_1"].domain.null
+
+
+# ---- What takes long
+
+
+LONG_TEXTS = {
+    "comparisons": " OR ".join(f"a{number} > {number} AND b{number} < 1" for number in range(499)),
+    "all of any": " AND ".join(f"(a{number} > 1 OR b{number} > 1)" for number in range(499)),
+    "values": f"a IN ({', '.join(str(number) for number in range(9_000))})",
+    "corners": f"S_WITHIN(location, POLYGON(({', '.join(f'15.{n:04} {45 + n % 2}.5' for n in range(3000))}, 15.0 45.5)))",
+}
+
+
+class Turns:
+    """How much processor time others have to wait for in the loop, at most: time in which another process has the
+    processor, or a thread has, does not count."""
+
+    async def __aenter__(self) -> Turns:
+        self.longest = 0.0
+        self._task = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(0.001)
+            self.longest = max(self.longest, time.thread_time() - began)
+
+
+def test_long_texts_leave_everybody_their_turns(nats: NatsServer) -> None:
+    """What had come together used to be read in one turn: for minutes, of long texts."""
+
+    async def work() -> None:
+        async with Kit(nats) as kit, Turns() as turns:
+            for number, text in enumerate(LONG_TEXTS.values()):
+                assert 10_000 < len(text) < 64 * 1024
+                for again in range(4):
+                    await kit.request("eve", "sub", f"{text} AND c = {again}", f"s{number}")
+            assert (await kit.ask("list", owner="eve"))["ok"]
+            await until_so(kit.has_no_requests)
+            assert [one["ok"] for one in kit.heard("eve", "reply")] == [True] * 16
+        print(f"the longest turn took {turns.longest:.3f} s")
+        assert turns.longest < 0.5
+
+    run(work())
+
+
+def test_how_long_a_text_may_be_is_set_and_how_much_it_may_compare_is_told(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats, Settings(limits=Limits(subscription_text=20_000))) as kit:
+            reply = await kit.subscribe("eve", "long", f"a = '{'x' * 20_000}'")
+            assert "at most 20000 (limits.subscription_text)" in reply["error"]["message"]
+            reply = await kit.subscribe("eve", "many", " OR ".join(f"a{number}>1" for number in range(1001)))
+            assert reply["error"]["message"].startswith("1001 comparisons, at most 1000")
+            assert (reply["error"]["line"], reply["error"]["column"]) == (1, 1)
+            answer = await kit.ask("put", owner="eve", sid="long", subscription=f"a = '{'x' * 20_000}'")
+            assert (answer["ok"], answer["status"]) == (False, 413)
+            assert (await kit.subscribe("eve", "enough", " OR ".join(f"a{n}>1" for n in range(1000))))["ok"]
+
+    run(work())
+
+
+def test_a_long_announcement_leaves_everybody_their_turns(nats: NatsServer) -> None:
+    """Of 1 MB, with 900 kinds of sources: it used to be read in one turn of a second and more."""
+
+    async def work() -> None:
+        async with Kit(nats) as kit, Turns() as turns:
+            await kit.subscribe("ana", "air", "a1 > 40")
+            await kit.announce("b1", {"session": "s1", "sources": many_kinds(900)})
+            await until(lambda: kit.active("b1"))
+        print(f"the longest turn took {turns.longest:.3f} s")
+        assert turns.longest < 0.5
+
+    run(work())
+
+
+def many_kinds(count: int) -> list[dict[str, Any]]:
+    return [{"name": f"m{one}", "constants": {f"a{at:x}": one for at in range(100)}} for one in range(count)]
