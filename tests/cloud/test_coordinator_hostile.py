@@ -215,7 +215,7 @@ LONG_TEXTS = {
     "comparisons": " OR ".join(f"a{number} > {number} AND b{number} < 1" for number in range(499)),
     "all of any": " AND ".join(f"(a{number} > 1 OR b{number} > 1)" for number in range(499)),
     "values": f"a IN ({', '.join(str(number) for number in range(9_000))})",
-    "corners": f"S_WITHIN(location, POLYGON(({', '.join(f'15.{n:04} {45 + n % 2}.5' for n in range(3000))}, 15.0 45.5)))",
+    "corners": f"S_WITHIN(location, POLYGON(({', '.join(f'15.{n:04} {45 + n % 2}' for n in range(3000))}, 15.0 45)))",
 }
 
 
