@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +30,9 @@ PORTS = ("--http-port", "0", "--mqtt-port", "0")
 FEW = ("--motes", "10")
 PARTS = ("cloud", "city", "sol", "callao", "cibeles", "atocha", "retiro")
 DEADLINE_SECONDS = 60.0
+TO_COPY = ("mosquitto_sub", "curl")
+NOTIFICATION = re.compile(r"(?:data: ?)?(\{.*\})\n")
+"""On a line of what either prints."""
 
 
 class Up(Cloud):
@@ -84,7 +89,19 @@ def test_what_is_ready_to_try_tells_of_smog(up: Up) -> None:
     assert up.subscriptions() == {"smog": "WHEN pm25 > 45 UNTIL pm25 <= 35", "posts": "source LIKE '%-01'"}
     wait_until(lambda: "smog begins" in up.said, "a notification on the terminal", DEADLINE_SECONDS)
     assert f"{up.addresses()['HTTP']}/dashboard/" in up.said
-    assert "mosquitto_sub -V mqttv311" in up.said
+
+
+@pytest.mark.parametrize("program", [pytest.param(name, marks=pytest.mark.needs(name)) for name in TO_COPY])
+def test_a_line_to_copy_tells_of_notifications_as_it_stands(up: Up, program: str) -> None:
+    [line] = [line.strip() for line in up.said.splitlines() if line.strip().startswith(f"{program} ")]
+    command = ["timeout", f"{DEADLINE_SECONDS:.0f}", "sh", "-c", f"exec {line}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        found = next((json.loads(told[1]) for said in process.stdout if (told := NOTIFICATION.fullmatch(said))), None)
+        process.terminate()
+    assert found is not None, f"nothing was told by: {line}"
+    assert found["why"] in ("enter", "exit", "match")
+    assert found["publication"]["source"].partition("-")[0] in PARTS
 
 
 def test_its_page_is_there(up: Up) -> None:
