@@ -308,7 +308,7 @@ class BrokerService:
     def _work_for(self, tenant: str) -> None:
         work = self._works.get(tenant)
         if work is None:
-            work = self._works[tenant] = self.activations[tenant].work(self._clock())
+            work = self._works[tenant] = self.activations[tenant].work(time.monotonic())
         end = time.perf_counter() + SLICE_SECONDS
         for client in work:
             if client is not None and tenant not in self._loading:
@@ -419,7 +419,7 @@ class BrokerService:
                     elif ends is not None:
                         self._ends.set((tenant, client), ends)
             for activations in self.activations.values():
-                activations.tick(self._clock())
+                activations.tick(time.monotonic())
                 if activations.has_work:
                     self._work.set()
             try:
@@ -467,7 +467,7 @@ class BrokerService:
                 record = records.decode(message.data)
                 assert isinstance(record, records.Publications)
                 for source in {run.source for run in record.runs}:
-                    self.activations[tenant].heard(source, message.time)
+                    self.activations[tenant].heard(source, time.monotonic())
 
 
 async def _understand(

@@ -36,6 +36,7 @@ from .delivery_start import READER, find_start, together
 from .delivery_status import DeliveryStatus
 from .log_errors import LogError, Truncated
 from .log_writer import Stored
+from .message_ages import MessageAges
 from .mqtt.of_endpoints import mqtt_client
 from .mqtt_backlog import MqttBacklog
 from .names import DEAD, NOTES, READERS, SUBSCRIPTIONS, dead_subject, is_name
@@ -53,6 +54,8 @@ READ_AHEAD: Final = 4_000
 PUMP_AT: Final = 32
 READ_AT_MOST: Final = 200
 POSITION_SECONDS: Final = 0.1
+AGES_SECONDS: Final = 5.0
+"""How exactly it is known when what waits in the notification log came."""
 DRAIN_SECONDS: Final = 5.0
 PACKET_ROOM: Final = 1024
 """Of the server's largest message, for all but the payload."""
@@ -108,6 +111,7 @@ class Delivery:
         self._timer: asyncio.TimerHandle | None = None
         self._workers: set[asyncio.Task[Any]] = set()
         self._burials: set[asyncio.Task[None]] = set()
+        self._ages = MessageAges()
         self._read_ahead = min(READ_AHEAD, bounds.queue_count)
         self._read_ahead_bytes = bounds.queue_bytes // 2
         self._watch_metrics()
@@ -129,8 +133,10 @@ class Delivery:
             await self.client.subscribe(self.backlog.topics, 0)
         for work in (self._watch_subscriptions(newest), self.sender.watch(), self._keep_position(), self.backlog.run()):
             self._begin(work)
+        await self._look_at_ages()
         await self._read_open(resumed)
-        self._begin(self._read())
+        for reading in (self._read(), self._watch_ages()):
+            self._begin(reading)
 
     async def run_until(self, stopping: asyncio.Event) -> None:
         """Deliver; then finish what is under way. What fails for good ends the process: it is started again."""
@@ -240,7 +246,7 @@ class Delivery:
             return
         self.status.resumed += len(done)
         wanted = [index for index in range(len(notes.notes)) if index not in done] if done else None
-        age = max(0.0, time.time() - notes.time)
+        age = self._ages.age(message.sequence, message.time, monotonic())
         for told in encode_notes(notes, wanted):
             key = (notes.tenant, told.owner, told.sid)
             places = ((message.sequence, told.number),)
@@ -251,6 +257,16 @@ class Delivery:
                 self.sender.progress.clear()
                 await self.sender.progress.wait()
         self._moved()
+
+    async def _watch_ages(self) -> None:
+        while True:
+            await asyncio.sleep(AGES_SECONDS)
+            with suppress(LogError):  # later, then: until it is known, a message is as young as can be
+                await self._look_at_ages()
+
+    async def _look_at_ages(self) -> None:
+        state = await self._log.state(NOTES)
+        self._ages.saw(state.last, state.now, monotonic(), self._service.settings.delivery.queue_age)
 
     def _enough(self) -> bool:
         """Whether so much could be sent now that reading more would only fill the queues."""

@@ -133,7 +133,10 @@ class _Watched:
 
 
 class Reliability:
-    """How reliably sources are heard: the share of the periods in which something came, the newest counting most."""
+    """How reliably sources are heard: the share of the periods in which something came, the newest counting most.
+
+    `now` is monotonic: no step of a clock makes a source silent.
+    """
 
     def __init__(self, every_seconds: float) -> None:
         self.failures = 0
@@ -165,8 +168,7 @@ class Reliability:
         """Those that have been silent for too long by now; closes periods that are over."""
         found = []
         for source, watched in self._watched.items():
-            while now - watched.period_began >= self._every:
-                self._close(source, watched)
+            self._close(source, watched, int((now - watched.period_began) // self._every))
             if now - watched.heard_at > SILENT_AFTER * self._every:
                 found.append(source)
         for source in found:
@@ -175,11 +177,14 @@ class Reliability:
             self.failures += 1
         return found
 
-    def _close(self, source: str, watched: _Watched) -> None:
-        share = self.share(source)
-        self._shares[source] = share + NEW_WEIGHT * (watched.heard - share)
-        watched.heard = False
-        watched.period_began += self._every
+    def _close(self, source: str, watched: _Watched, periods: int) -> None:
+        """What came, came in the first of them."""
+        if periods > 0:
+            share = self.share(source)
+            first = share + NEW_WEIGHT * (watched.heard - share)
+            self._shares[source] = first * (1 - NEW_WEIGHT) ** (periods - 1)
+            watched.heard = False
+            watched.period_began += periods * self._every
 
     def forget(self, known: Mapping[str, object] | set[str]) -> None:
         """Keep what is known of these sources only."""

@@ -19,6 +19,7 @@ import orjson
 
 from .data_dir import write_whole
 from .log_errors import LogError
+from .message_ages import MessageAges
 from .names import LOG, NOTES, READERS
 from .nats_log import NatsLog, StreamState
 from .positions import Position
@@ -36,7 +37,7 @@ _SECOND = 1_000_000_000
 class Keeper:
     """Purges by one connection to the log's server. `run` does it every interval."""
 
-    def __init__(self, log: NatsLog, settings: Log, data: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, log: NatsLog, settings: Log, data: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self.holds: dict[str, Hold] = {}
         """By stream, who keeps it from being purged."""
@@ -47,6 +48,7 @@ class Keeper:
         self._log = log
         self._path = data / RELEASED_FILE
         self._clock = clock
+        self._ages = {LOG: MessageAges(), NOTES: MessageAges()}
         self._released = _load(self._path)
 
     async def run(self) -> None:
@@ -116,12 +118,16 @@ class Keeper:
 
     async def _wish(self, stream: str, state: StreamState) -> int:
         """The sequence up to which age or bytes would have messages go."""
-        limit = self.limit(stream)
-        by_bytes = beyond_bytes(state.first, state.messages, state.bytes, limit.max_bytes)
-        oldest = self._clock() - limit.max_age
-        if state.messages and state.first_time is not None and state.first_time < oldest:
-            return max(by_bytes, await self._last_before(stream, state, oldest))
-        return by_bytes
+        limit, ages, now = self.limit(stream), self._ages[stream], self._clock()
+        ages.saw(state.last, state.now, now, limit.max_age)
+        wish = max(
+            beyond_bytes(state.first, state.messages, state.bytes, limit.max_bytes),
+            ages.older_than(limit.max_age, now),
+        )
+        oldest = ages.timestamp(limit.max_age, now)
+        if wish < state.first <= ages.last_before and state.first_time is not None and state.first_time < oldest:
+            return max(wish, min(ages.last_before, await self._last_before(stream, state, oldest)))
+        return wish
 
     async def _last_before(self, stream: str, state: StreamState, moment: float) -> int:
         """The newest sequence of before a moment: a consumer that begins there is told how many messages follow."""

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any, Final
 
 from .log_errors import NO_MESSAGE_FOUND, LogError, Refused, StreamMissing
+from .message_ages import MessageAges
 from .mqtt import Publish
 from .names import TOPICS
-from .nats_log import NatsLog
+from .nats_log import NatsLog, server_time
 from .service import Service
 
 log = logging.getLogger(__name__)
@@ -38,13 +40,15 @@ MAX_PURGES: Final = 1_000
 class MqttBacklog:
     """Looks after it; does nothing but count where the server is not nats-server."""
 
-    def __init__(self, service: Service, nats_log: NatsLog) -> None:
+    def __init__(self, service: Service, nats_log: NatsLog, clock: Callable[[], float] = time.monotonic) -> None:
         self.messages = 0
         """Notifications that our server keeps."""
         self.dropped = 0
         self._settings = service.settings.delivery
         self._kind = service.endpoints.mqtt_kind
         self._log = nats_log
+        self._clock = clock
+        self._ages = MessageAges()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -73,10 +77,12 @@ class MqttBacklog:
     async def look(self) -> None:
         """Count, and remove what is too much or too old."""
         try:
-            await self._too_old()
-            state = (await self._api("STREAM.INFO", {"subjects_filter": NOTES}))["state"]
+            info = await self._api("STREAM.INFO", {"subjects_filter": NOTES})
+            if await self._too_old(info):
+                info = await self._api("STREAM.INFO", {"subjects_filter": NOTES})
         except StreamMissing:
             return  # made when the first client subscribes at QoS 1
+        state = info["state"]
         subjects: dict[str, int] = state.get("subjects") or {}
         self.messages = sum(subjects.values())
         average = max(1.0, state["bytes"] / max(1, state["messages"]))
@@ -84,23 +90,33 @@ class MqttBacklog:
         for subject, keep in list(_too_many(subjects, bound))[:MAX_PURGES]:
             await self._purge({"filter": subject, "keep": keep})
 
-    async def _too_old(self) -> None:
-        """Remove notifications of before a moment; found by halves, for their numbers have gaps."""
-        moment = datetime.now(UTC) - timedelta(seconds=self._settings.queue_age)
+    async def _too_old(self, info: dict[str, Any]) -> bool:
+        """Remove notifications that have waited too long; whether there were any."""
+        age, now, before = self._settings.queue_age, self._clock(), self.dropped
+        self._ages.saw(info["state"]["last_seq"], server_time(info), now, age)
+        up_to = self._ages.older_than(age, now)
         first = await self._from(1)
-        if first is None or first[1] >= moment:
-            return
-        low, high = first[0], (await self._api("STREAM.INFO"))["state"]["last_seq"] + 1
+        if first is not None and up_to < first[0] <= self._ages.last_before:
+            up_to = await self._last_before(first, self._ages.timestamp(age, now))
+        if first is not None and first[0] <= up_to:
+            await self._purge({"filter": NOTES, "seq": up_to + 1})
+        return self.dropped > before
+
+    async def _last_before(self, first: tuple[int, float], moment: float) -> int:
+        """Of those that were there when we began; found by halves, for their numbers have gaps."""
+        if first[1] >= moment:
+            return 0
+        low, high = first[0], self._ages.last_before + 1
         while low + 1 < high:
             middle = (low + high) // 2
             found = await self._from(middle)
-            if found is None or found[1] >= moment:
+            if found is None or found[0] >= high or found[1] >= moment:
                 high = middle
             else:
                 low = found[0]
-        await self._purge({"filter": NOTES, "seq": high})
+        return low
 
-    async def _from(self, sequence: int) -> tuple[int, datetime] | None:
+    async def _from(self, sequence: int) -> tuple[int, float] | None:
         """The first notification from there on: its sequence, and when it came."""
         try:
             found = (await self._api("STREAM.MSG.GET", {"seq": sequence, "next_by_subj": NOTES}))["message"]
@@ -108,7 +124,7 @@ class MqttBacklog:
             if error.error_code == NO_MESSAGE_FOUND:
                 return None
             raise
-        return found["seq"], datetime.fromisoformat(found["time"])
+        return found["seq"], datetime.fromisoformat(found["time"]).timestamp()
 
     async def _api(self, what: str, question: object = None) -> Any:
         return await self._log.connection.api(f"{what}.{STREAM}", question)

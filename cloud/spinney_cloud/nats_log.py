@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -76,6 +77,8 @@ class StreamState(NamedTuple):
     first_time: float | None
     last_time: float | None
     """UTC epoch seconds; None where there never was a message."""
+    now: float
+    """On the server."""
 
 
 class NatsLog:
@@ -152,10 +155,11 @@ class NatsLog:
 
     async def state(self, stream: str) -> StreamState:
         """What a stream holds now."""
-        state = (await self.connection.api(f"STREAM.INFO.{stream}"))["state"]
+        info = await self.connection.api(f"STREAM.INFO.{stream}")
+        state = info["state"]
         times = _seconds(state["first_ts"]), _seconds(state["last_ts"])
         first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
-        return StreamState(first, state["last_seq"], state["messages"], state["bytes"], *times)
+        return StreamState(first, state["last_seq"], state["messages"], state["bytes"], *times, server_time(info))
 
     async def purge(self, stream: str, up_to: int) -> int:
         """Remove all messages with sequence <= up_to; how many that were."""
@@ -239,6 +243,11 @@ async def read_range(
     async with aclosing(found):
         async for messages in found:
             yield messages
+
+
+def server_time(info: Mapping[str, Any]) -> float:
+    """The time on the server, as its description of a stream says it; ours where it is too old to say it."""
+    return datetime.fromisoformat(info["ts"]).timestamp() if "ts" in info else time.time()
 
 
 def _seconds(text: str) -> float | None:

@@ -24,6 +24,8 @@ from spinney_cloud.notes import Note
 from spinney_cloud.positions import Position
 from spinney_cloud.service import Service
 
+YEAR = 366 * 24 * 3600.0
+
 
 def run(scenario: Coroutine[Any, Any, None], seconds: float = 60) -> None:
     asyncio.run(asyncio.wait_for(scenario, seconds))
@@ -215,24 +217,57 @@ def test_what_our_server_keeps_for_who_is_away_is_bounded_by_count(tmp_path: Pat
 
 def test_and_by_age(tmp_path: Path, nats: NatsServer) -> None:
     async def scenario() -> None:
-        async with bench(tmp_path, nats, delivery={"queue_age": 0.5}) as on:
+        async with bench(tmp_path, nats, delivery={"queue_age": 100.0}) as on:
             ana = await Subscriber(nats.mqtt_port, "ana").start()
             await ana.close()
             publisher = await Subscriber(nats.mqtt_port, "publisher").start()
             for _ in range(7):
                 await publisher.client.publish("spinney/ana/note/air", b"1")
             await publisher.client.drain()
-            old = time.time() + 0.5
-            backlog = MqttBacklog(Service("delivery", on.settings, on.endpoints), on.log)
+            later = 0.0
+            backlog = MqttBacklog(
+                Service("delivery", on.settings, on.endpoints), on.log, lambda: time.monotonic() + later
+            )
             await backlog.look()
             assert (backlog.messages, backlog.dropped) == (7, 0)
-            await until(lambda: time.time() > old)
             for _ in range(3):
                 await publisher.client.publish("spinney/ana/note/air", b"2")
             await publisher.client.drain()
+            later = 60.0
+            await backlog.look()
+            assert (backlog.messages, backlog.dropped) == (10, 0)
+            later = 110.0
             await backlog.look()
             assert (backlog.messages, backlog.dropped) == (3, 7)
+            later = 170.0
+            await backlog.look()
+            assert (backlog.messages, backlog.dropped) == (0, 10)
             await publisher.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seconds", [-YEAR, YEAR])
+def test_a_step_of_the_clock_drops_nothing_that_waits(
+    tmp_path: Path, nats: NatsServer, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Neither what the server keeps for who is offline, nor what delivery reads then."""
+
+    async def scenario() -> None:
+        async with bench(tmp_path, nats) as on, on.delivery() as delivery:
+            await on.subscribe("ana")
+            ana = await Subscriber(nats.mqtt_port, "ana").start()
+            await ana.close()
+            real = time.time
+            monkeypatch.setattr(time, "time", lambda: real() + seconds)
+            for number in range(5):
+                await on.tell(match("ana", number=number))
+            await until(lambda: delivery.progress.last == 5 and delivery.progress.settled())
+            await delivery.backlog.look()
+            assert (delivery.backlog.messages, delivery.backlog.dropped) == (5, 0)
+            back = await Subscriber(nats.mqtt_port, "ana").start()
+            await until(lambda: len(back.got) == 5)
+            await back.close()
 
     run(scenario())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from random import Random
 from typing import Any
@@ -101,6 +102,20 @@ def test_reliability_is_the_share_of_periods_in_which_something_came() -> None:
     assert kept.share("never watched") == 1.0
     kept.forget({"good"})
     assert kept.share("bad") == 1.0
+
+
+def test_periods_that_end_together_count_as_if_one_after_the_other() -> None:
+    """Nor does a long time take long: a machine may have slept for a year."""
+    together, one_by_one = Reliability(1.0), Reliability(1.0)
+    for kept in (together, one_by_one):
+        kept.watch(["a"], 0.0)
+        kept.heard("a", 0.5)
+    for period in (1.0, 2.0):
+        assert one_by_one.failed(period) == []
+    assert together.failed(2.0) == []
+    assert math.isclose(together.share("a"), one_by_one.share("a"))
+    assert together.failed(1e12) == ["a"]
+    assert together.share("a") < 1e-9
 
 
 def test_who_is_watched_on_stays_as_it_was() -> None:

@@ -14,7 +14,7 @@ from spinney_cloud.names import LOG
 from spinney_cloud.nats_log import NatsLog
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stepped_cloud.py"))]
-HOUR = 3600.0
+HOUR, YEAR = 3600.0, 366 * 24 * 3600.0
 
 
 def step(stand: Stand, process: str, seconds: float) -> None:
@@ -37,9 +37,10 @@ async def steps(folder: Path, plan: list[tuple[str, float]], seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_clocks_that_step_an_hour_change_nothing_of_what_is_told(tmp_path: Path) -> None:
+def test_clocks_that_step_far_beyond_all_bounds_change_nothing_of_what_is_told(tmp_path: Path) -> None:
     seed = seed_of_today()
-    plan = [(process, random.Random(seed).choice([HOUR, -HOUR])) for process in PROCESSES]
+    random_ = random.Random(seed)
+    plan = [(process, random_.choice([HOUR, -HOUR, YEAR, -YEAR])) for process in PROCESSES]
     run(steps(tmp_path, plan, seed))
 
 
@@ -47,7 +48,7 @@ def test_clocks_that_step_an_hour_change_nothing_of_what_is_told(tmp_path: Path)
 def test_clocks_that_step_to_and_fro_change_nothing_of_what_is_told(tmp_path: Path) -> None:
     seed = seed_of_today()
     random_ = random.Random(seed)
-    run(steps(tmp_path, [(random_.choice(PROCESSES), random_.uniform(-HOUR, HOUR)) for _ in range(60)], seed), 1200.0)
+    run(steps(tmp_path, [(random_.choice(PROCESSES), random_.uniform(-YEAR, YEAR)) for _ in range(60)], seed), 1200.0)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from spinney_cloud.positions import Position
 from spinney_cloud.retention import Hold, beyond_bytes, lowest_floor, plan
 
 SIZE = 1000
+YEAR = 366 * 24 * 3600.0
 SUBJECTS = {LOG: names.log_subject("publications", "t"), NOTES: names.notes_subject("t")}
 
 
@@ -52,8 +53,17 @@ async def bytes_of(made: Ground, stream: str) -> int:
 LIMITS = {"max_bytes": 40_000, "notes_max_bytes": 20_000, "keeper_interval": 0.01}
 
 
-def keeper_of(made: Ground, tmp_path: Path, *, later: float = 0.0) -> Keeper:
-    return Keeper(made.log, made.settings.log, tmp_path, lambda: time.time() + later)
+def keeper_of(made: Ground, tmp_path: Path) -> Keeper:
+    return Keeper(made.log, made.settings.log, tmp_path)
+
+
+class Later:
+    """A monotonic clock that can be put forward."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.seconds
 
 
 def test_beyond_the_bytes_what_all_have_read_goes_and_no_more(nats: NatsServer, tmp_path: Path) -> None:
@@ -78,29 +88,77 @@ def test_beyond_the_age_what_all_have_read_goes_and_the_newest_stays(nats: NatsS
     async def test() -> None:
         async with ground(nats, tmp_path / "data", log={"max_age": 100, "notes_max_age": 200}) as made:
             await fill(made, LOG, 5)
-            between = time.time()
-            await fill(made, LOG, 5)
-            await fill(made, NOTES, 5)
             await read_up_to(made, "matcher", LOG, 10)
             await read_up_to(made, "delivery", NOTES, 5)
-            half = Keeper(made.log, made.settings.log, tmp_path, lambda: between + 100)
-            await half.keep()
+            later = Later()
+            keeper = Keeper(made.log, made.settings.log, tmp_path, later)
+            await keeper.keep()
+            later.seconds = 90
+            await fill(made, LOG, 5)
+            await fill(made, NOTES, 5)
+            await keeper.keep()
+            assert (await first_of(made, LOG), await first_of(made, NOTES)) == (1, 1)
+            later.seconds = 110
+            await keeper.keep()
             assert (await first_of(made, LOG), await first_of(made, NOTES)) == (6, 1)
-            await keeper_of(made, tmp_path, later=1000).keep()
+            later.seconds = 1000
+            await keeper.keep()
             assert (await first_of(made, LOG), await first_of(made, NOTES)) == (10, 5), "it tells where the matcher was"
 
     run(test())
 
 
-@pytest.mark.parametrize("later", [0.0, 10**7], ids=["bytes", "age"])
+def test_what_was_there_before_goes_by_its_timestamps(nats: NatsServer, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data", log={"max_age": 100}) as made:
+            await fill(made, LOG, 5)
+            between = time.time()
+            await fill(made, LOG, 5)
+            await read_up_to(made, "matcher", LOG, 10)
+            now = 1000.0
+            keeper = Keeper(made.log, made.settings.log, tmp_path, lambda: now)
+            await keeper.keep()
+            now += between + 100 - keeper.states[LOG].now
+            await keeper.keep()
+            assert await first_of(made, LOG) == 6
+
+    run(test())
+
+
+@pytest.mark.parametrize("seconds", [-YEAR, YEAR])
+def test_a_step_of_the_wall_clock_purges_nothing_and_keeps_nothing_longer(
+    nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data", log={"max_age": 100}) as made:
+            await fill(made, LOG, 5)
+            await read_up_to(made, "matcher", LOG, 5)
+            later = Later()
+            keeper = Keeper(made.log, made.settings.log, tmp_path, later)
+            await keeper.keep()
+            real = time.time
+            monkeypatch.setattr(time, "time", lambda: real() + seconds)
+            await keeper.keep()
+            assert await first_of(made, LOG) == 1
+            later.seconds = 101
+            await keeper.keep()
+            assert await first_of(made, LOG) == 5
+
+    run(test())
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10**7], ids=["bytes", "age"])
 def test_a_stopped_reader_holds_the_log_and_is_named_until_it_goes_on(
-    nats: NatsServer, tmp_path: Path, later: float
+    nats: NatsServer, tmp_path: Path, seconds: float
 ) -> None:
     async def test() -> None:
         async with ground(nats, tmp_path / "data", log=LIMITS) as made:
             await fill(made, LOG, 50)
             await read_up_to(made, "matcher", LOG, 5)
-            keeper = keeper_of(made, tmp_path, later=later)
+            later = Later()
+            keeper = Keeper(made.log, made.settings.log, tmp_path, later)
+            await keeper.keep()
+            later.seconds = seconds
             await keeper.keep()
             assert await first_of(made, LOG) == 6
             hold = keeper.holds[LOG]
