@@ -4,19 +4,23 @@ Each message has the epoch after the one before it. Where one is missing, the an
 has, and the cloud sends all of it. What is too much for one message comes in several, all but the last with `more`:
 nothing of it is at work before all of it is here. The set is kept in the outbox's state, filter by filter, and changes
 with it.
+
+Of many filters some are taken at a time, so that others in the loop have their turn: first what is new; then, in one
+step, all of it is kept, and the epoch and the leases change; then what is not wanted any more goes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
-from .active import MAX_FILTERS, ActivationError, ActiveChange, ActiveFilter, ActiveSet
+from .active import MAX_FILTERS, ActivationError, ActiveFilter, ActiveSet, digest_of
 from .leases import Lease, Leases
 from .samples import Digest
 
@@ -24,6 +28,8 @@ KEY: Final = "act"
 """Begins the keys of what is kept."""
 MAX_SEEN: Final = 256
 """Epochs of messages that are remembered, to tell one that comes again."""
+AT_ONCE: Final = 20
+"""Filters that are parsed, taken or dropped between two turns of others: some 60 ms on a small machine."""
 
 _EPOCH = f"{KEY}:epoch"
 _LEASES = f"{KEY}:leases"
@@ -31,8 +37,10 @@ _FILTER = f"{KEY}:filter:"
 
 _log = logging.getLogger(__name__)
 
-OnChange = Callable[[list[ActiveFilter], list[Digest], Mapping[str, Lease]], object]
-"""Told what has been added, then what has been dropped, and all leases."""
+OnChange = Callable[[list[ActiveFilter], list[Digest], Mapping[str, Lease], bool], object]
+"""Told what has been added, then what has been dropped, all leases, and whether more of this change is to come."""
+_Steps = Generator[None, None, bool]
+"""Work with a turn for others at each yield; whether anything has changed."""
 
 
 class Keeper(Protocol):
@@ -60,6 +68,17 @@ class _Message:
         self.add += part.add[: MAX_FILTERS + 1 - len(self.add)]  # one too many is told from enough
         self.drop += part.drop
         self.leases = self.leases if part.leases is None else part.leases
+
+
+@dataclass(slots=True)
+class _Fine:
+    """What of a message's filters can be taken."""
+
+    items: list[Any] = field(default_factory=list)
+    new: dict[Digest, ActiveFilter] = field(default_factory=dict)
+    """Those of them that are not here yet."""
+    kept: dict[str, bytes | None] = field(default_factory=dict)
+    """The new ones, as they are kept."""
 
 
 class Activations:
@@ -98,7 +117,7 @@ class Activations:
             _log.error("what was active before is damaged, the cloud is asked for it: %s", error)
             self.active = ActiveSet()
             self._keeper.keep({key: None for key in kept if key.startswith(_FILTER) or key == _EPOCH})
-        self._on_change(list(self.active.filters.values()), [], self._leases.known)
+        self._on_change(list(self.active.filters.values()), [], self._leases.known, False)
 
     def _restore(self, kept: Mapping[str, bytes]) -> None:
         if _LEASES in kept:
@@ -112,7 +131,25 @@ class Activations:
     # ---- What the cloud says -----------------------------------------------------------------------------------
 
     def receive(self, payload: bytes) -> bool:
-        """A message on `act`; whether it has changed anything. It is kept when this returns."""
+        """A message on `act`, at once; whether it has changed anything. It is kept when this returns."""
+        steps = self._receive(payload)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+
+    async def take(self, payload: bytes) -> bool:
+        """`receive` with turns for others. One message after the other."""
+        steps = self._receive(payload)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+            await asyncio.sleep(0)
+
+    def _receive(self, payload: bytes) -> _Steps:
         try:
             message = _read(payload)
         except ValueError as error:
@@ -130,7 +167,7 @@ class Activations:
         if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
         whole = self._joined(message)
-        return whole is not None and self._take(whole)
+        return whole is not None and (yield from self._take(whole))
 
     def _joined(self, message: _Message) -> _Message | None:
         """With the parts before it; None while there is one to come."""
@@ -143,12 +180,25 @@ class Activations:
         whole, self._parts = self._parts, None
         return whole
 
-    def _take(self, message: _Message) -> bool:
-        before = set(self.active.filters)
+    def _take(self, message: _Message) -> _Steps:
+        fine = yield from self._fine(message)
+        added, leases = list(fine.new.values()), self._leases.known
+        while len(added) > AT_ONCE:
+            self._on_change(added[:AT_ONCE], [], leases, True)
+            del added[:AT_ONCE]
+            yield
         self._take_leases(message)
-        change = self._apply(message)
-        self._keep(change, before, with_leases=message.leases is not None)
-        self._on_change(change.added, change.dropped, self._leases.known)
+        change = self.active.apply(message.epoch, fine.items, message.drop, full=message.full, parsed=fine.new)
+        dropped = change.dropped
+        self._keep(fine, dropped, with_leases=message.leases is not None)
+        leases = self._leases.known
+        while True:
+            some, dropped = dropped[:AT_ONCE], dropped[AT_ONCE:]
+            self._on_change(added, some, leases, bool(dropped))
+            if not dropped:
+                break
+            added = []
+            yield
         self.is_lost = self.is_lost and not message.full
         return True
 
@@ -160,40 +210,44 @@ class Activations:
         except ValueError as error:
             self._complain("leases cannot be read: %s", error)
 
-    def _apply(self, message: _Message) -> ActiveChange:
-        try:
-            return self.active.apply(message.epoch, message.add, message.drop, full=message.full)
-        except ActivationError:
-            room = MAX_FILTERS - (0 if message.full else len(self.active.filters))
-            fine = self._readable(message.add)
-            if len(fine) > room:
-                self._complain("more than %d filters are wanted here: the others are left out", MAX_FILTERS)
-            return self.active.apply(message.epoch, fine[:room], message.drop, full=message.full)
-
-    def _readable(self, items: Iterable[Any]) -> list[Any]:
-        """Without the filters that this broker does not understand, as of a newer cloud."""
-        fine = []
-        for item in items:
+    def _fine(self, message: _Message) -> Generator[None, None, _Fine]:
+        """Without the filters that this broker does not understand, as of a newer cloud, and those beyond the limit."""
+        fine = _Fine()
+        gone = set() if message.full else set(message.drop)
+        here = set() if message.full else self.active.filters.keys() - gone
+        is_full = False
+        for number, item in enumerate(message.add, 1):
+            if number % AT_ONCE == 0:
+                yield
             try:
-                ActiveFilter.from_json(item)
+                digest = digest_of(item)
+                if digest in gone:
+                    continue
+                if len(here) >= MAX_FILTERS and digest not in here:
+                    is_full = True
+                    continue
+                if self.active.holds(item):
+                    fine.new.pop(digest, None)  # should it come twice, the last is meant
+                else:
+                    fine.new[digest] = ActiveFilter.from_json(item)
+                    fine.kept[_FILTER + digest] = json.dumps(item, separators=(",", ":")).encode()
             except ActivationError as error:
                 self._complain("a filter is left out: %s; is this broker older than the cloud?", error)
-            else:
-                fine.append(item)
+                continue
+            here.add(digest)
+            fine.items.append(item)
+        if is_full:
+            self._complain("more than %d filters are wanted here: the others are left out", MAX_FILTERS)
         return fine
 
     def _complain(self, what: str, about: object) -> None:
         self.unreadable += 1
         _log.error(what, about)
 
-    def _keep(self, change: ActiveChange, before: set[Digest], *, with_leases: bool) -> None:
-        items = {item["filter"]: item for item in self.active.to_json()["add"]}
+    def _keep(self, fine: _Fine, dropped: list[Digest], *, with_leases: bool) -> None:
         epoch = self.active.epoch or 0
-        state: dict[str, bytes | None] = {_EPOCH: f"{epoch} {self._seen[epoch]}".encode()}
-        for one in change.added:
-            state[_FILTER + one.digest] = json.dumps(items[one.digest], separators=(",", ":")).encode()
-        for digest in before - items.keys():
-            state[_FILTER + digest] = None
+        state: dict[str, bytes | None] = {_EPOCH: f"{epoch} {self._seen[epoch]}".encode(), **fine.kept}
+        state |= {_FILTER + digest: None for digest in dropped}
         if with_leases:
             state[_LEASES] = self._leases.encode()
         self._keeper.keep(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from spinney import ContentSubscription, StateSubscription, Subscription, SyntaxError, feed, parse
@@ -77,26 +78,42 @@ class ActiveSet:
         self.filters: dict[Digest, ActiveFilter] = {}
         self._items: dict[Digest, Mapping[str, Any]] = {}
 
-    def apply(self, epoch: int, add: Iterable[Any], drop: Iterable[Digest], *, full: bool) -> ActiveChange:
-        """Become what the activation says. ActivationError if it cannot be one, and then nothing has changed."""
-        items = {**({} if full else self._items), **{_digest(item): item for item in add}}
+    def holds(self, item: Any) -> bool:
+        """Whether a filter of an activation is here already, and the same."""
+        return bool(item == self._items.get(digest_of(item)))
+
+    def apply(
+        self,
+        epoch: int,
+        add: Iterable[Any],
+        drop: Iterable[Digest],
+        *,
+        full: bool,
+        parsed: Mapping[Digest, ActiveFilter] = MappingProxyType({}),
+    ) -> ActiveChange:
+        """Become what the activation says; `parsed` has what of it has been parsed before.
+
+        ActivationError if it cannot be one, and then nothing has changed.
+        """
+        items = {**({} if full else self._items), **{digest_of(item): item for item in add}}
         gone = set(drop) if not full else set()
         items = {digest: item for digest, item in items.items() if digest not in gone}
         if len(items) > MAX_FILTERS:
             raise ActivationError(f"{len(items)} filters; the limit is {MAX_FILTERS}")
-        new = {d: ActiveFilter.from_json(item) for d, item in items.items() if item != self._items.get(d)}
+        new = {
+            digest: parsed.get(digest) or ActiveFilter.from_json(item)
+            for digest, item in items.items()
+            if item != self._items.get(digest)
+        }
         dropped = [digest for digest in self.filters if digest not in items]
         self.filters = {digest: new.get(digest) or self.filters[digest] for digest in items}
         self._items = items
         self.epoch = epoch
         return ActiveChange(list(new.values()), dropped)
 
-    def to_json(self) -> dict[str, Any]:
-        """As an activation that says all of it."""
-        return {"epoch": self.epoch, "full": True, "add": list(self._items.values()), "drop": []}
 
-
-def _digest(item: Any) -> Digest:
+def digest_of(item: Any) -> Digest:
+    """Of a filter of an activation; ActivationError."""
     digest = item.get("filter") if isinstance(item, dict) else None
     if not isinstance(digest, str):
         raise ActivationError(f"expected an object with the digest of a filter, not {item!s:.80}")

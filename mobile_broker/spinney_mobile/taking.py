@@ -269,13 +269,13 @@ class Taking:
         self, added: Sequence[ActiveFilter], dropped: Sequence[Digest], leases: Mapping[str, Lease], now: float
     ) -> None:
         """An activation."""
-        before = set(self.decider.filters)
+        new = [one for one in added if one.digest not in self.decider.filters]
         labels = self.decider.change(added, dropped, leases)
         for digest, label in labels.items():
             self._send_silent({digest: label}, label.mark.order[0])
         for source in [source for source in self._waiting if source in leases]:
             self._let_go(source, now)
-        for kept in self.valid.wanted_by([one for one in added if one.digest not in before], now):
+        for kept in self.valid.wanted_by(new, now):
             if self.rules.stops(kept.budgets, now):
                 self.counts["suppressed"] += 1
                 continue

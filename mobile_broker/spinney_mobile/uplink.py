@@ -34,6 +34,8 @@ from .withdrawals import Withdrawals
 
 FLUSH_SECONDS: Final = 5.0
 """For what is under way, when it is asked to stop; the rest goes up after the next start."""
+MAX_ACTIVATING: Final = 2_000
+"""Activations that wait to be taken: more than a server sends before the first of them is acknowledged."""
 
 _CLIENT_ID = "uplink:client-id"
 _MAX_PAYLOAD = "uplink:max-payload"
@@ -90,6 +92,7 @@ class Uplink:
         self._connection: LoopConnection | None = None
         self._error: str | None = "not yet connected"
         self._since: float | None = None
+        self._activating: asyncio.Queue[Arrived] = asyncio.Queue(MAX_ACTIVATING)
         self._drained = asyncio.Event()
         self._ended = asyncio.Event()
         outbox.on_append = self._appended
@@ -113,9 +116,10 @@ class Uplink:
         )
         try:
             async with asyncio.TaskGroup() as group:
-                upkeep = group.create_task(self._outbox.run())
+                upkeep = [group.create_task(each) for each in (self._outbox.run(), self._take_activations())]
                 await self._connection.run()
-                upkeep.cancel()
+                for task in upkeep:
+                    task.cancel()
         finally:
             self._ended.set()
 
@@ -258,7 +262,7 @@ class Uplink:
     def arrived(self, message: Arrived) -> None:
         """A reply or an activation."""
         if message.topic == self.topics[0]:
-            self._activated(message)
+            self._activate(message)
             return
         message.ack()
         try:
@@ -270,9 +274,21 @@ class Uplink:
             return
         self._replied(reply)
 
-    def _activated(self, message: Arrived) -> None:
+    def _activate(self, message: Arrived) -> None:
+        try:
+            self._activating.put_nowait(message)
+        except asyncio.QueueFull:
+            assert self._connection is not None
+            self._connection.drop("more activations than can be taken: they come again")
+
+    async def _take_activations(self) -> None:
+        """One after the other, however long each takes."""
+        while True:
+            await self._activated(await self._activating.get())
+
+    async def _activated(self, message: Arrived) -> None:
         before = self._leases.known
-        self._activations.receive(message.payload)
+        await self._activations.take(message.payload)
         message.ack()  # it is kept
         now = time.monotonic()
         after = self._leases.known
@@ -280,6 +296,7 @@ class Uplink:
             self._batches.leases_told(moved, now)
         if self._activations.is_lost:
             self._presence.lost_count(now)
+        self._wake()
 
     def _replied(self, reply: dict[str, Any]) -> None:
         if reply.get("request") == "ann":

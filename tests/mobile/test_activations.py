@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from spinney_mobile.activations import Activations
+from spinney_mobile import activations
+from spinney_mobile.activations import AT_ONCE, Activations
 from spinney_mobile.active import ActiveFilter
 from spinney_mobile.leases import Lease, Leases
 from spinney_mobile.outbox import Outbox
@@ -37,7 +39,8 @@ class Broker:
         self.outbox.open()
         self.start()
 
-    def _changed(self, added: list[ActiveFilter], dropped: list[str], _: Mapping[str, Lease]) -> None:
+    def _changed(self, added: list[ActiveFilter], dropped: list[str], _: Mapping[str, Lease], more: bool) -> None:
+        self.more = more
         self.calls.append(([one.digest for one in added], dropped))
         self.active |= {one.digest: one.text for one in added}
         for digest in dropped:
@@ -176,6 +179,66 @@ def test_more_filters_than_there_is_room_for_are_left_out_and_said(
     assert broker.hear(102, f="NO2 > 6")
     assert sorted(broker.active) == ["a", "b", "c"]
     assert broker.activations.unreadable == 1
+
+
+def full_set(epoch: int, texts: Mapping[str, str]) -> bytes:
+    return json.dumps({"epoch": epoch, "full": True, "add": [item(*one) for one in texts.items()], "drop": []}).encode()
+
+
+def test_many_filters_are_taken_some_at_a_time_and_others_have_their_turn(broker: Broker) -> None:
+    """As adverts, pages and the watchdog need it."""
+    old = {f"old{n}": f"NO2 > {n}" for n in range(100)}
+    new = {f"new{n}": f"NO2 > {n}.5" for n in range(100)}
+
+    async def taken(payload: bytes) -> int:
+        taking, turns = asyncio.create_task(broker.activations.take(payload)), 0
+        while not taking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert taking.result()
+        return turns
+
+    assert asyncio.run(taken(full_set(100, old))) > 2 * 100 / AT_ONCE - 2
+    assert asyncio.run(taken(full_set(101, new))) > 3 * 100 / AT_ONCE - 3
+    assert all(max(map(len, call)) <= AT_ONCE for call in broker.calls)
+    assert not broker.more
+    assert broker.active == new
+    broker.again()
+    assert broker.active == new
+
+
+def test_while_many_are_taken_what_was_active_stays_so_and_on_disk(broker: Broker) -> None:
+    old = {f"old{n}": f"NO2 > {n}" for n in range(50)}
+    new = {f"new{n}": f"NO2 > {n}.5" for n in range(50)}
+    broker.activations.receive(full_set(100, old))
+    before = broker.outbox.state()
+
+    async def taken() -> None:
+        taking = asyncio.create_task(broker.activations.take(full_set(101, new)))
+        while not new.keys() & broker.active.keys():
+            await asyncio.sleep(0)
+        assert broker.more
+        assert old.keys() < broker.active.keys(), "nothing goes before all that is new is here"
+        assert broker.activations.have == 100
+        assert broker.outbox.state() == before
+        taking.cancel()  # as if it were killed now
+        await asyncio.gather(taking, return_exceptions=True)
+
+    asyncio.run(taken())
+    broker.again()
+    assert broker.active == old
+    assert broker.activations.have == 100
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_beyond_the_limit_filters_are_left_out(broker: Broker, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
+    monkeypatch.setattr(activations, "MAX_FILTERS", 3)
+    broker.hear(100, full=True, a="NO2 > 1", b="NO2 > 2")
+    broker.hear(101, full=full, a="NO2 > 1", c="NO2 > 3", d="NO2 > 4", e="NO2 > 5")
+    assert sorted(broker.active) == (["a", "c", "d"] if full else ["a", "b", "c"])
+    assert broker.activations.unreadable == 1
+    broker.again()
+    assert len(broker.active) == 3
 
 
 def test_what_comes_again_is_not_taken_again(broker: Broker) -> None:

@@ -77,7 +77,10 @@ class Edge:
         self.activations = Activations(self.leases, self.outbox, self._changed)
         self.task: asyncio.Task[None] | None = None
 
-    def _changed(self, added: list[ActiveFilter], dropped: list[str], leases: Mapping[str, Lease]) -> None:
+    def _changed(
+        self, added: list[ActiveFilter], dropped: list[str], leases: Mapping[str, Lease], more: bool = False
+    ) -> None:
+        del more
         self.changes.append(([one.digest for one in added], dropped))
         self.active |= {one.digest: one for one in added}
         for digest in dropped:
