@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import orjson
@@ -21,12 +21,20 @@ REST: Final = 4
 class Answers:
     """About one tenant."""
 
-    def __init__(self, world: World, is_read_back: asyncio.Event) -> None:
+    def __init__(
+        self,
+        world: World,
+        is_read_back: asyncio.Event,
+        clock: Callable[[], float] = time.monotonic,
+        rest: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self.worked_out = 0
         """Times of the hour."""
         self._is_read_back = is_read_back
         """The world has its hour; nothing is said of a part of it."""
         self._world = world
+        self._clock = clock
+        self._rest = rest
         self._pasts: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._turn = asyncio.Lock()
         self._rests_until = 0.0
@@ -44,12 +52,12 @@ class Answers:
     async def _in_turn(self, work: Callable[[], bytes]) -> bytes:
         await self._is_read_back.wait()
         async with self._turn:
-            began = time.monotonic()
+            began = self._clock()
             if began < self._rests_until:
-                await asyncio.sleep(self._rests_until - began)
-                began = time.monotonic()
+                await self._rest(self._rests_until - began)
+                began = self._clock()
             found = work()
-            ended = time.monotonic()
+            ended = self._clock()
             self._rests_until = ended + REST * (ended - began)
         return found
 
