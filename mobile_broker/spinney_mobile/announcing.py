@@ -188,9 +188,9 @@ class Announcer:
             known.promises = left
             self._change(now)
 
-    def heard(self, source: str) -> float:
-        """When a source was heard last; 0 if not since the start."""
-        return self._sources[source].heard or 0.0
+    def heard(self, source: str) -> float | None:
+        """When a source was heard last, or the start if it has not been heard since."""
+        return self._sources[source].heard
 
     def forget(self, source: str, now: float) -> None:
         """A source is not here any more."""

@@ -22,7 +22,7 @@ from .active import ActiveFilter
 from .announcing import Announcer
 from .battery import battery
 from .dead_letters import DeadLetters
-from .deciding import BIT, Decider
+from .deciding import Decider
 from .decode import Registry
 from .decode.spinney import Description
 from .devices import DeviceTable
@@ -31,7 +31,7 @@ from .listening import Listener
 from .locating import Locating
 from .motes import MoteInfo
 from .numbering import Numbering
-from .outbox import Outbox, OutRecord
+from .outbox import Outbox
 from .place import Whereabouts
 from .pushing import Pushing
 from .reporting import explain, status_of, tally_of
@@ -39,6 +39,7 @@ from .rules import Rules
 from .samples import Digest, Heard, Sample
 from .settings import AcquireMotes, AnyAcquire, Settings
 from .status import Status
+from .surviving import StateOnly, survived, without_bits
 from .taking import Taking
 from .telling import Telling
 from .uplink import Uplink, access_of
@@ -67,13 +68,16 @@ class Broker:
         listeners: Iterable[Listener] = (),
         registry: Registry | None = None,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] | None = None,
     ) -> None:
+        """`clock` is the wall's, by which samples have their times; durations go by `steady`, which is never set."""
         self.settings = settings
         self.outbox = outbox
         self.started = clock()
         self.notifications: Callable[[], list[Mapping[str, Any]]] = list
         """The newest of the user's own subscriptions, for the status."""
         self._clock = clock
+        self._steady = steady or (_steady_clock(self.started) if clock is time.time else clock)
         self._latest: dict[str, Sample] = {}
         self._local: dict[Digest, ActiveFilter] = {}
         self._leaving: dict[str, int] = {}
@@ -87,7 +91,7 @@ class Broker:
         self._configuring = asyncio.Lock()
         self._battery = battery()
         self._battery_at = self.started
-        kept = _kept(outbox)
+        kept = survived(outbox)
         motes = any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
         self.devices = DeviceTable(registry or Registry.installed(motes), settings.devices, settings.device)
         self.leases = Leases(settings.client)
@@ -101,11 +105,12 @@ class Broker:
         for source in self.telling.hidden(self.announcer.sources, self.started):
             self.announcer.forget(source, self.started)
         self.telling.restrict(self.announcer, self.started)
-        self.decider = Decider(settings.client, self._without_hidden_bits(kept))
+        bits = without_bits(outbox, kept, lambda sources: self.telling.hidden(sources, self.started))
+        self.decider = Decider(settings.client, bits)
         self.activations = Activations(self.leases, outbox, self._activated)
         self.uplink = self._make_uplink()
         self.taking = Taking(
-            outbox if self.uplink is not None else _StateOnly(outbox),
+            outbox if self.uplink is not None else StateOnly(outbox),
             self.leases,
             self.decider,
             announcer=self.announcer,
@@ -117,7 +122,7 @@ class Broker:
             send_all=settings.send == "all",
             listeners=listeners,
         )
-        self.acquirers = Acquirers(self, silent_seconds=settings.watchdog.silent, clock=clock)
+        self.acquirers = Acquirers(self, silent_seconds=settings.watchdog.silent, clock=self._steady)
         self.pushing = Pushing(self, kept, outbox.keep, clock)
         self._add_acquirers()
         self.watchdog = Watchdog(settings.watchdog, self.acquirers)
@@ -165,14 +170,14 @@ class Broker:
 
     def _configure_devices(self, settings: Settings) -> None:
         """Sources that are called otherwise now, or not taken, or hidden by a rule with what they are now, are over."""
-        now, before = self._clock(), self.devices.sources
+        before = self.devices.sources
         self.devices.configure(settings.devices, settings.device)
         announced = set(self.announcer.sources)
-        hidden = self.telling.hidden(announced, now)
+        hidden = self.telling.hidden(announced, self._clock())
         self._over = announced & ((self._over | before) - self.devices.sources | hidden)
         for source in self._over:
             self._leave(source)
-        self.telling.restrict(self.announcer, now)
+        self.telling.restrict(self.announcer, self._steady())
 
     # ---- samples: what acquirers call ----------------------------------------------------------------------------
 
@@ -181,33 +186,28 @@ class Broker:
         is_presence = self.pushing.heard(heard)
         sample = self.devices.take(heard)
         if is_presence:
-            self.present(self.devices.of.source(heard.address), heard.time)
+            self.present(self.devices.of.source(heard.address))
         elif sample is not None:
             return self.sampled(sample)
         return None if heard.values is None else self.devices.why_refused(heard.address)
 
     def sampled(self, sample: Sample) -> str | None:
         """Something that is known whole; why it is refused, if it is."""
-        self._look_at_link(self._clock())
-        refused = self.taking.take(sample, self._clock())
+        now = self._steady()
+        self._look_at_link(now)
+        refused = self.taking.take(sample, now)
         if sample.source in self.announcer:
             self._latest[sample.source] = sample
         return refused
 
-    def present(self, source: str, now: float) -> None:
+    def present(self, source: str) -> None:
         """A source is here, whatever it measures."""
-        if self.telling.may_appear(source, now):
-            self.announcer.hear(source, now, self.telling.told(source, self.constants(source)))
+        if self.telling.may_appear(source, self._clock()):
+            self.announcer.hear(source, self._steady(), self.telling.told(source, self.constants(source)))
 
     def constants(self, source: str) -> dict[str, Value]:
         """Attributes that all publications of a source have."""
         return self.telling.constants(source)
-
-    def _without_hidden_bits(self, kept: dict[str, bytes]) -> dict[str, bytes]:
-        """Labels of other sources must not speak of one that is never shared, as their membership of a scope would."""
-        bits = {key: key.split(":", 2)[2] for key in kept if _is_bit(key)}
-        hidden = self.telling.hidden(set(bits.values()), self.started)
-        return _without(self.outbox, kept, [key for key, source in bits.items() if source in hidden])
 
     def unpublish(self, id: str) -> None:
         """A local publisher withdraws a reading; of what is never shared the cloud is not told that, either."""
@@ -220,7 +220,7 @@ class Broker:
     def _activated(
         self, added: Sequence[ActiveFilter], dropped: Sequence[Digest], leases: Mapping[str, Lease], more: bool
     ) -> None:
-        self.taking.change(added, dropped, leases, self._clock())
+        self.taking.change(added, dropped, leases, self._steady())
         if not more:
             self.pushing.refresh()
 
@@ -234,11 +234,10 @@ class Broker:
 
     def described(self, info: MoteInfo) -> None:
         """What a mote says of itself."""
-        now = self._clock()
-        self.present(info.source, now)
+        self.present(info.source)
         self.devices.describe(info.address, info.name, Description(info.rows, info.boot, info.sequence))
         if info.source in self.announcer:
-            self.announcer.describe(info.source, self.telling.told(info.source, info.abilities), now)
+            self.announcer.describe(info.source, self.telling.told(info.source, info.abilities), self._steady())
 
     def may_use(self, source: str) -> bool:
         """Whether to connect to a source: it is ours; or, without the cloud, nobody else's as far as we know."""
@@ -258,7 +257,7 @@ class Broker:
     def on_mote(self, source: str, digests: Collection[Digest]) -> None:
         """The filters that a mote evaluates from now on."""
         self.decider.on_mote(source, digests)
-        self.taking.tick(self._clock())
+        self.taking.tick(self._steady())
 
     def _is_connected(self) -> bool:
         return self.uplink is not None and self.uplink.connected
@@ -271,7 +270,7 @@ class Broker:
         try:
             async with self.acquirers:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            self.taking.finish(self._clock())
+            self.taking.finish(self._steady())
             if self.uplink is not None:
                 await self.uplink.stop()
         finally:
@@ -306,14 +305,16 @@ class Broker:
 
     async def _keep_time(self) -> None:
         while not self._stopping.is_set():
-            self.tick(self._clock())
+            self.tick(self._steady())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._stopping.wait()
 
     def tick(self, now: float) -> None:
-        """Let happen what has fallen due."""
-        self.telling.move(self.announcer, self.whereabouts.at(now), now)
+        """Let happen what has fallen due by the steady clock."""
+        wall = self._clock()
+        place = self.telling.place(wall)
+        self.announcer.move(place, now, is_coarse=place != self.whereabouts.at(wall))
         silent = self.announcer.silent(now)
         for source in silent:
             self._leave(source)
@@ -372,13 +373,17 @@ class Broker:
 
     def _cloud_has(self, body: Mapping[str, Any]) -> None:
         if body is self._announced:
-            self.announcer.departed(self._clock())
+            self.announcer.departed(self._steady())
 
     # ---- what it says of itself ---------------------------------------------------------------------------------
 
     def status(self) -> Status:
         """All of it, at this moment."""
         return status_of(self, self._clock())
+
+    def wall(self, moment: float | None) -> float | None:
+        """What the wall's clock of now says that it was at a moment of the steady one."""
+        return None if moment is None else moment + self._clock() - self._steady()
 
     def latest(self, source: str) -> Sample | None:
         """The sample of a source that was heard last."""
@@ -389,34 +394,10 @@ class Broker:
         return explain(self, publication)
 
 
-class _StateOnly:
-    """Without a cloud nothing goes up; what must survive a restart does so all the same."""
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-
-    def append(self, records: Sequence[OutRecord], state: Mapping[str, bytes | None] | None = None) -> None:
-        """Of these the state."""
-        del records
-        if state:
-            self._outbox.keep(state)
-
-
-def _kept(outbox: Outbox) -> dict[str, bytes]:
-    """What survived. After a loss bits may not be what the cloud has been told: they are unknown (rule S2)."""
-    kept = outbox.state()
-    return kept if outbox.intact else _without(outbox, kept, [key for key in kept if _is_bit(key)])
-
-
-def _is_bit(key: str) -> bool:
-    return key.startswith(f"{BIT}:")
-
-
-def _without(outbox: Outbox, kept: dict[str, bytes], keys: Collection[str]) -> dict[str, bytes]:
-    """What was kept but for these, which are forgotten on disk, too."""
-    if keys:
-        outbox.keep(dict.fromkeys(keys))
-    return {key: value for key, value in kept.items() if key not in keys}
+def _steady_clock(start: float) -> Callable[[], float]:
+    """It runs on from the start, whatever becomes of the machine's clock, and over suspension as far as that does."""
+    begun = time.monotonic()
+    return lambda: start + time.monotonic() - begun
 
 
 def _hot(settings: Settings) -> dict[str, AnyAcquire]:

@@ -166,7 +166,7 @@ class DeviceTable:
         if heard.services != state.services or heard.manufacturers != state.manufacturers:
             state.services, state.manufacturers = heard.services, heard.manufacturers
             return False
-        if heard.time - (state.passed if state.repeat is None else state.repeat_heard) > REPEAT_SECONDS:
+        if not _is_within(state.passed if state.repeat is None else state.repeat_heard, heard.time):
             return False
         state.repeat_heard = heard.time
         return self._count_repeat(state)
@@ -217,7 +217,7 @@ class DeviceTable:
                 return True
             state.counter = decoded.counter
         same = decoded.repeat is not None and decoded.repeat == state.repeat
-        same = same and heard.time - state.repeat_heard <= REPEAT_SECONDS
+        same = same and _is_within(state.repeat_heard, heard.time)
         state.repeat, state.repeat_heard = decoded.repeat, heard.time
         return self._count_repeat(state) if same else False
 
@@ -355,6 +355,11 @@ def raw_of(heard: Heard) -> str:
     services = (b"\x16" + bytes.fromhex(uuid[4:8])[::-1] + data for uuid, data in heard.services.items())
     makers = (b"\xff" + company.to_bytes(2, "little") + data for company, data in heard.manufacturers.items())
     return b"".join(bytes([len(part)]) + part for part in (*services, *makers) if len(part) <= 0xFF).hex()
+
+
+def _is_within(since: float, now: float) -> bool:
+    """Whether what is the same is a repeat still; a clock that has been set back tells nothing."""
+    return 0.0 <= now - since <= REPEAT_SECONDS
 
 
 def _shape(heard: Heard) -> frozenset[str | int]:

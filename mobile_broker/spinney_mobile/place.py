@@ -72,9 +72,11 @@ class Whereabouts:
         return first[1:] if first is not None and first.time - moment <= FIX_SECONDS else None
 
     def put(self, fix: Fix) -> None:
-        """Here we are. What a receiver says twice, or late, is passed over."""
+        """Here we are. What comes twice, or late, is passed over; if much too late, the clock was set back."""
         if self._fixes and fix.time <= self._fixes[-1].time:
-            return
+            if self._fixes[-1].time - fix.time <= FIX_SECONDS:
+                return
+            self._fixes.clear()
         self._fixes.append(fix)
         self.on_fix()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,15 +26,16 @@ def status_of(broker: Broker, now: float) -> Status:
     """All of it, at this moment."""
     uplink = UplinkStatus(False, None, "no cloud is set", None) if broker.uplink is None else broker.uplink.status()
     seen = {one.source: one for one in broker.devices.seen() if one.source is not None}
+    on_motes = Counter(digest for name in broker.pushing.sources for digest in broker.decider.elsewhere(name))
     return Status(
         name=broker.settings.client,
         started=broker.started,
         now=now,
         version=version("spinney"),
         place=broker.locating.here(now) or None,
-        acquirers=broker.acquirers.status(),
+        acquirers=[replace(one, last_heard=broker.wall(one.last_heard)) for one in broker.acquirers.status()],
         sources=[_source(broker, name, seen.get(name)) for name in broker.announcer.sources],
-        filters=[_filter(broker, one) for one in broker.decider.filters.values()],
+        filters=[_filter(broker, one, on_motes[one.digest]) for one in broker.decider.filters.values()],
         uplink=uplink,
         outbox=broker.outbox.status(),
         counts=_counts(broker),
@@ -58,7 +60,7 @@ def _problems(broker: Broker) -> Iterator[str]:
 
 
 def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
-    status = SourceStatus(name, name, "", broker.announcer.heard(name))
+    status = SourceStatus(name, name, "", broker.wall(broker.announcer.heard(name)) or 0.0)
     if seen is not None:
         status.address, status.acquirer, status.rssi, status.error = seen.address, seen.acquirer, seen.rssi, seen.error
         status.called = seen.name
@@ -75,13 +77,13 @@ def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
     return status
 
 
-def _filter(broker: Broker, one: ActiveFilter) -> FilterStatus:
+def _filter(broker: Broker, one: ActiveFilter, on_motes: int) -> FilterStatus:
     return FilterStatus(
         digest=one.digest,
         kind=one.kind,
         text=one.text,
         matched=broker.decider.matched[one.digest],
-        on_motes=sum(one.digest in broker.decider.elsewhere(name) for name in broker.pushing.sources),
+        on_motes=on_motes,
         root=broker.decider.is_root(one.digest),
     )
 

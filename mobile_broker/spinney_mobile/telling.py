@@ -46,10 +46,9 @@ class Telling:
         place = self._locating.own(source, None) or self._locating.here(now)
         return {"source": source, "time": now, **place, **self.constants(source)}
 
-    def move(self, announcer: Announcer, here: tuple[float, float] | None, now: float) -> None:
-        """This broker is here, and announces what it may of that."""
-        told = self._rules.place(self._locating.here(now), now)
-        announcer.move(told, now, is_coarse=told != here)
+    def place(self, now: float) -> tuple[float, float] | None:
+        """Where this broker may say that it is."""
+        return self._rules.place(self._locating.here(now), now)
 
     def restrict(self, announcer: Announcer, now: float) -> None:
         """What has been announced goes on being announced as far as rules and settings of now allow it."""
