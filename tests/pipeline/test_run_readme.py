@@ -65,6 +65,17 @@ def test_the_log_is_read_as_it_says(
     assert re.search(r"air/no2\|\s+30\|", capsys.readouterr().out)
 
 
+def test_a_frame_is_matched_as_it_says(spark: SparkSession, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Lake(here / "spinney-data/lake").dataset().to_table(columns=["type", "numbers"]).to_pylist()
+    high = sum(dict(row["numbers"])["NO2"] > 40 for row in rows)
+    highest = sum(row["type"] == "air/o3" and dict(row["numbers"])["NO2"] > 90 for row in rows)
+    run(READERS["all of them"] + READERS["matches of a frame"], here, spark)
+    said = capsys.readouterr().out
+    assert re.search(rf"NO2 > 40\s+\|{high}\s+\|", said)
+    assert re.search(rf"NO2 > 90\s*\|{highest}\s+\|", said)
+    assert high > highest > 0
+
+
 @pytest.mark.usefixtures("here")
 def test_each_command_line_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line.partition("#")[0].split() for line in SHELL.splitlines()]
