@@ -177,6 +177,7 @@ class Broker:
         self._over = announced & ((self._over | before) - self.devices.sources | hidden)
         for source in self._over:
             self._leave(source)
+            self.taking.valid.forget(source)
         self.telling.restrict(self.announcer, self._steady())
 
     # ---- samples: what acquirers call ----------------------------------------------------------------------------
@@ -341,6 +342,7 @@ class Broker:
         """Give a source up: first all that concerns it goes up, under our lease; then it is announced no longer."""
         if source not in self._leaving:
             self.pushing.release(source)
+            self.taking.let_go(source, self._steady())
             self.taking.release(source)
             self._leaving[source] = self.outbox.log.end
 

@@ -255,8 +255,8 @@ class Taking:
             oldest = held.popleft()
             self._take(oldest.sample, oldest.ruled, waiting.since)
 
-    def _let_go(self, source: str, now: float) -> None:
-        """Who owns the source is known, or takes too long to be."""
+    def let_go(self, source: str, now: float) -> None:
+        """What waits for word of the source's owner waits no longer: it is known, or takes too long to be."""
         for waiting in self._waiting.pop(source, ()):
             if self._leases.owns(source):
                 self._take(waiting.sample, waiting.ruled, now)
@@ -274,7 +274,7 @@ class Taking:
         for digest, label in labels.items():
             self._send_silent({digest: label}, label.mark.order[0])
         for source in [source for source in self._waiting if source in leases]:
-            self._let_go(source, now)
+            self.let_go(source, now)
         for kept in self.valid.wanted_by(new, now):
             if self.rules.stops(kept.budgets, now):
                 self.counts["suppressed"] += 1
@@ -296,12 +296,12 @@ class Taking:
     def finish(self, now: float) -> None:
         """Nothing more comes."""
         for source in list(self._waiting):
-            self._let_go(source, now)
+            self.let_go(source, now)
         self._store([], {})
 
     def tick(self, now: float) -> None:
         """Time has passed."""
         for source, held in list(self._waiting.items()):
             if now - held[0].since >= HOLD_SECONDS or not self._connected():
-                self._let_go(source, now)
+                self.let_go(source, now)
         self._store([], {})

@@ -52,6 +52,11 @@ class Valid:
         """It is not valid any more."""
         self._kept.pop(id, None)
 
+    def forget(self, source: str) -> None:
+        """Nothing of this source is to be told any more."""
+        for id in [id for id, one in self._kept.items() if one.publication["source"] == source]:
+            del self._kept[id]
+
     def wanted_by(self, added: Iterable[ActiveFilter], now: float) -> list[Kept]:
         """What newly active content feeds want of it, which goes up now."""
         tests = [compile_filter(one.feed) for one in added if one.kind == "content"]

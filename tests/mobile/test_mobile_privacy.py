@@ -172,10 +172,23 @@ def test_a_source_that_a_rule_is_for_since_settings_of_devices_have_changed_is_g
     with machine(tmp_path, RULES["never in this room"], device=()) as broker:
         for name in ("baby", "lamp"):
             measure(broker, name, temp=20.0, room="kitchen")
+            broker.taking.valid.stop({"id": f"{name}:1:1", "source": name, "valid_for": 60.0}, 1, broker.started)
         assert sources(broker).keys() == {"baby", "lamp"}
         asyncio.run(broker.configure(replace(broker.settings, device=(BEDROOM,))))
+        assert len(broker.taking.valid) == 1, "of the lamp"
         stored(broker)
         assert sources(broker, 20.0).keys() == {"lamp"}
+
+
+def test_adverts_that_wait_for_word_of_their_owner_do_so_no_longer_when_there_is_no_such_source(tmp_path: Path) -> None:
+    with machine(tmp_path) as broker:
+        broker.taking._connected = lambda: True
+        broker.heard(Heard("mqtt", BEDROOM.address, broker.started, values={"temp": 20.0}))
+        broker.sampled(Sample("baby", {"temp": 20.0}, broker.started, broker.started, "ble", rssi=-60))
+        asyncio.run(broker.configure(replace(broker.settings, device=(replace(BEDROOM, allow=False),))))
+        stored(broker)
+        assert sources(broker, 20.0) == {}
+        assert broker.taking.counts["sent"] == 2
 
 
 def test_what_a_device_was_called_before_is_announced_no_more(tmp_path: Path) -> None:
