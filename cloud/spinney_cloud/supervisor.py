@@ -96,6 +96,9 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._told: dict[str, int] = {}
         self._generation = 0
+        self._has_new_limits = False
+        """Which the log's streams have not got yet."""
+        self._limiting = asyncio.Lock()
         self._held = ExitStack()
         """Our ports, so that a process that starts again finds its own still free."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -236,7 +239,12 @@ class Supervisor:
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the supervisor has a fault: %s", error, exc_info=error)
 
     async def _watch_users(self, nats: NatsServer) -> None:
         """Users take effect at once."""
@@ -268,11 +276,17 @@ class Supervisor:
                 logger.error("configuration: %s", problem)
             logger.error("the configuration stays as it was")
             return
-        self.settings, changed, needs_restart = reload(self.settings, new)
-        write_run(run_file, self.settings, endpoints)
+        settings, changed, needs_restart = reload(self.settings, new)
+        try:
+            write_run(run_file, settings, endpoints)
+        except OSError as error:
+            logger.error("the configuration stays as it was: %s", error)
+            return
+        self.settings = settings
         set_up_logging(NAME, self.settings.logging)
-        if self._log and any(name.startswith("log.") for name in changed):
-            await self._log.ensure(self.settings)
+        self._has_new_limits = self._has_new_limits or any(name.startswith("log.") for name in changed)
+        if self._log and self._has_new_limits:
+            self._task(self._limit(self._log))
         if self._nats:
             self._nats.settings = self.settings
             await self._reload_nats(self._nats)
@@ -282,6 +296,19 @@ class Supervisor:
         logger.info("configuration read again; changed: %s", ", ".join(changed) or "nothing")
         if needs_restart:
             logger.warning("needs a restart to take effect: %s", ", ".join(needs_restart))
+
+    async def _limit(self, log: NatsLog) -> None:
+        """Give the streams their new limits, as soon as the log's server is there; nothing else waits for it."""
+        async with self._limiting:
+            if not self._has_new_limits:
+                return
+            try:
+                await self._ensure(log)
+            except LogError as error:
+                logger.error("the log's limits stay as they were, until the next SIGHUP: %s", error)
+            else:
+                self._has_new_limits = False
+                logger.info("the log has its new limits")
 
     def _tell(self, name: str) -> None:
         """Have a process read the run file again, if it has not read this one."""

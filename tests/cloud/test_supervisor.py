@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -19,6 +20,8 @@ from servers import MosquittoServer, NatsServer, answers, free_ports, take_any_o
 
 from spinney_cloud.child import before_exec
 from spinney_cloud.data_dir import DataDir, holder
+from spinney_cloud.names import LOG
+from spinney_cloud.nats_log import NatsLog
 from spinney_cloud.ports import HOLDS
 from spinney_cloud.service import TETHERED, read_run
 
@@ -306,6 +309,53 @@ def test_a_wrong_configuration_on_sighup_changes_nothing(tmp_path: Path) -> None
         assert "cloud.toml:2: logging.level: 'loud' will not do" in cloud.said
         assert "cloud.toml:4: delivery.retry: -1 will not do" in cloud.said
         assert {event for _, event, _ in cloud.events()} == {"start"}
+
+
+def cap_of_the_log(nats: NatsServer) -> int:
+    """Which the server itself keeps: half as much again as log.max_bytes."""
+
+    async def ask() -> int:
+        async with await NatsLog.connect(nats.endpoints(), name="test") as log:
+            info = await log.connection.api(f"STREAM.INFO.{LOG}")
+            return int(info["config"]["max_bytes"])
+
+    return asyncio.run(ask())
+
+
+def test_sighup_while_the_logs_server_is_away_is_done_in_full_and_the_log_follows(
+    tmp_path: Path, nats: NatsServer, mosquitto: MosquittoServer
+) -> None:
+    config = tmp_path / "cloud.toml"
+    config.write_text("")
+    servers = ["--nats", nats.url, "--mqtt", f"mqtt://127.0.0.1:{mosquitto.mqtt_port}", "--config", str(config)]
+    with Cloud(tmp_path / "data", *servers, ports=["--http-port", "0"]) as cloud:
+        nats.kill()
+        config.write_text('[logging]\nlevel = "debug"\n[log]\nmax_bytes = "100MiB"\n')
+        cloud.send(signal.SIGHUP)
+        wait_until(lambda: "configuration read again; changed: log.max_bytes, logging.level" in cloud.said, "a reload")
+        wait_until(lambda: {n for n, event, _ in cloud.events() if event == "reload:debug"} == SOME, "all know")
+        wait_until(lambda: "the log cannot be used yet" in cloud.said, "what is left is told")
+        nats.start()
+        wait_until(lambda: "the log has its new limits" in cloud.said, "the rest")
+        assert cap_of_the_log(nats) == 150 * 1024**2
+
+
+def test_limits_that_the_logs_server_refuses_are_told_and_tried_again(
+    tmp_path: Path, nats: NatsServer, mosquitto: MosquittoServer
+) -> None:
+    config = tmp_path / "cloud.toml"
+    config.write_text("")
+    servers = ["--nats", nats.url, "--mqtt", f"mqtt://127.0.0.1:{mosquitto.mqtt_port}", "--config", str(config)]
+    with Cloud(tmp_path / "data", *servers, ports=["--http-port", "0"]) as cloud:
+        config.write_text('[log]\nmax_bytes = "500TB"\n')
+        for count in (1, 2):
+            cloud.send(signal.SIGHUP)
+            wait_until(lambda n=count: cloud.said.count("the log's limits stay as they were") == n, "a refusal")
+        assert cloud.said.count("configuration read again") == 2
+        config.write_text('[log]\nmax_bytes = "200MiB"\n')
+        cloud.send(signal.SIGHUP)
+        wait_until(lambda: "the log has its new limits" in cloud.said, "what it takes")
+        assert cap_of_the_log(nats) == 300 * 1024**2
 
 
 def test_a_process_that_starts_during_a_reload_survives_it_and_has_the_new_settings(tmp_path: Path) -> None:
