@@ -26,7 +26,7 @@ from spinney_cloud.nats_log import NatsLog, read_range
 from spinney_cloud.notes import MATCHER, PIPELINE, Notes
 from spinney_cloud.notes import decode as decode_notes
 from spinney_cloud.pipeline.direct_get import DirectGet, LogServer
-from spinney_cloud.records import Publications, Record, Run, SubscriptionChange, encode, kind_of
+from spinney_cloud.records import Publications, Record, RecordError, Run, SubscriptionChange, encode, kind_of
 from spinney_cloud.records import decode as decode_record
 from spinney_cloud.settings import Settings
 
@@ -181,15 +181,21 @@ def told(nats: NatsServer) -> list[Notes]:
     return [replace(each, by=MATCHER) for each in found]
 
 
-def engine_says(nats: NatsServer) -> list[Notes]:
-    """What one engine makes of the log that is never interrupted, had it all subscriptions itself."""
+def engine_says(nats: NatsServer, upto: int = 2**60, *, damaged: bool = False) -> list[Notes]:
+    """What one engine makes of the log that is never interrupted, had it all subscriptions itself. `damaged`: whether
+    there are records in it that nobody can read."""
     engine, found = Engine(Settings()), list[Notes]()
-    for message in messages(nats):
-        record = decode_record(message.data)
+    unread = 0
+    for message in messages(nats, last=upto):
+        try:
+            record = decode_record(message.data)
+        except RecordError:
+            unread += 1
+            continue
         if isinstance(record, SubscriptionChange):
             record = for_broker(record)
         found += engine.apply(record, message.sequence, message.time)
-    assert not engine.damaged, engine.damage
+    assert bool(unread + engine.damaged) is damaged, engine.damage
     return found
 
 

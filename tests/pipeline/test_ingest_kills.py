@@ -1,177 +1,157 @@
-"""kill -9 of the driver, of Spark's JVM, of its Python processes, at any moment: nothing is lost, nothing is twice."""
+"""kill -9 of the driver, of Spark's JVM, of its Python processes, at any moment: nothing is lost, nothing is twice.
+
+That is so of every table of the lake and of every notification; and what is read or asked again later is the same.
+"""
 
 from __future__ import annotations
 
+import itertools
 import random
-import subprocess
-import sys
-from contextlib import suppress
+import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import orjson
-import psutil
 import pyarrow as pa
 import pytest
-from engine_logs import ends
-from kit import TENANT, air, engine_says, for_pipeline, in_order, make_log, messages, put, told
+from ingest_driver import PLAN
+from kills_kit import REPLAYED, Pipeline, log_of
+from kit import engine_says, for_pipeline, in_order, make_log, messages, put, server_of, told
+from pyspark.sql import SparkSession
+from replay_kit import SETTINGS, wanted
 from servers import NatsServer
+from test_windows import rows_of
 
-from spinney_cloud.pipeline.decode import Decoder
-from spinney_cloud.pipeline.duplicates import Duplicates, Windows
-from spinney_cloud.pipeline.lake import OBSERVATIONS, TABLES, Lake, with_date
-from spinney_cloud.records import Publications, Run, SubscriptionChange
+from spinney_cloud.notes import Note, Notes
+from spinney_cloud.pipeline.lake import OBSERVATIONS, TABLES, Lake, by_table, with_date
+from spinney_cloud.pipeline.replay import OWNER, SID, replay
+from spinney_cloud.pipeline.replay_rows import newest_arrival
+from spinney_cloud.pipeline.subscriptions import TABLE, Subscriptions, saved
+from spinney_cloud.pipeline.windows import Windows
+from spinney_cloud.records import RecordError, SubscriptionChange, decode
 
-DRIVER = str(Path(__file__).parent / "ingest_driver.py")
 READINGS = 500_000
-ROWS = 500
-SECONDS = 120.0
-VERSIONS = 5
-"""Of the subscriptions, over the log."""
+KINDS: tuple[str, ...] = ("driver", "worker", "JVM", "all")
+FIRST_SECONDS = 6.0
+"""In which a pipeline has begun its work for the first time."""
+ROUND_SECONDS = 8.0
+"""What a pipeline does every minute or less often, so often that kills meet it."""
+READ_RECORDS = 300
+"""Of the log, at once: they go through a small heap."""
 
 
-def log_of(readings: int, random_: random.Random) -> list[Publications]:
-    """Readings of ten sources, whose senders repeat a seventh of what they sent."""
-    sent: list[Publications] = []
-    for at in range(readings // ROWS):
-        source, first = f"m{at % 10}", at // 10 * ROWS
-        rows = [{"id": f"{source}:1:{first + n}", "source": source, **air(at + n)} for n in range(ROWS)]
-        run = Run(source, 1, first, ROWS, "kit", None, 1)
-        sent.append(Publications(TENANT, 1_760_000_000.0, (run,), orjson.dumps(rows)))
-        if random_.random() < 1 / 7:
-            sent.append(random_.choice(sent[-20:]))
-    return sent
-
-
-def subscriptions(version: int) -> list[SubscriptionChange]:
-    """Of all kinds; some begin, others change or end with each version."""
-    some: list[SubscriptionChange] = []
-    for place in range(4):
-        threshold = 99.4 - place / 10
-        some += [
-            for_pipeline(f"c{place}", f"NO2 > {threshold + version / 20:.2f}"),
-            for_pipeline(f"s{place}", f"WHEN NO2 > {threshold} UNTIL NO2 < 2"),
-            for_pipeline(f"r{place}", f"WHEN NO2 > {threshold} UNTIL NO2 < 1 EACH room"),
-            for_pipeline(
-                f"t{place}", f"TOP 3 OVER LAST {1000 + version} BY NO2 DESC WHERE NO2 > {threshold} EACH room"
-            ),
-            for_pipeline(f"w{place}", f"TOP 2 OVER 1s BY NO2 WHERE NO2 < {0.3 + place / 10}"),
-        ]
-    return [*some, ends("c1")] if version % 2 else some
-
-
-def wanted(nats: NatsServer) -> pa.Table:
-    """What the lake must hold, read without Spark, in one go."""
-    duplicates, decoder = Duplicates(Windows()), Decoder()
-    batches: list[pa.RecordBatch] = []
-    for message in messages(nats):
-        seen = duplicates.apply(message)
-        decoder.take(message.data, message.sequence, duplicates.arrival, seen.repeated)
-        batches += decoder.give()
-    return with_date(pa.Table.from_batches(batches), TABLES[OBSERVATIONS])
-
-
-def children(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def victims(pid: int, what: str) -> list[psutil.Process]:
-    """Whom to kill: the driver, its JVM, one of Spark's Python processes, or all at once."""
-    family = children(pid)
-    if what == "driver":
-        return [psutil.Process(pid)]
-    if what == "JVM":
-        return [each for each in family if name_of(each) == "java"]
-    if what == "worker":
-        return [each for each in family if name_of(each).startswith("python")][-1:]
-    return [psutil.Process(pid), *family]
-
-
-def name_of(process: psutil.Process) -> str:
-    try:
-        return process.name()
-    except psutil.NoSuchProcess:  # Java's helpers live for a moment
-        return ""
-
-
-class Driver:
-    """The pipeline's process."""
-
-    def __init__(self, nats: NatsServer, folder: Path, end: int) -> None:
-        command = [sys.executable, DRIVER, nats.url, str(folder), str(end)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.said: list[str] = []
-
-    def until(self, sequence: int) -> bool:
-        """Until it is so far; False if it ended before."""
-        assert self.process.stdout
-        for line in self.process.stdout:
-            self.said.append(line)
-            if line.strip().isdigit() and int(line) >= sequence:
-                return True
-        return False
-
-    def kill(self, what: str) -> None:
-        family = children(self.process.pid)
-        for each in victims(self.process.pid, what):
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-        self._bury(family)
-
-    def _bury(self, family: list[psutil.Process]) -> None:
-        """The others end by themselves, for want of what was killed."""
-        assert self.process.stdout
-        try:
-            self.process.wait(SECONDS)
-            _, left = psutil.wait_procs(family, timeout=SECONDS)
-            assert not left, f"still there: {left}"
-        finally:
-            for each in [*family, self.process]:
-                with suppress(psutil.NoSuchProcess):
-                    each.kill()
-            self.process.stdout.close()
-
-    def finish(self) -> int:
-        self.until(2**60)
-        family = children(self.process.pid)
-        self._bury(family)
-        return self.process.returncode
-
-
-def kill_and_compare(nats: NatsServer, tmp_path: Path, kills: list[str], readings: int, seed: int) -> None:
-    random_ = random.Random(seed)
+def kill_all(nats: NatsServer, folder: Path, kills: list[str], readings: int, seed: int) -> tuple[int, int]:
+    """A pipeline over a log that grows, killed so often; up to where the lake is in the end, and matching."""
+    chance = random.Random(seed)
     make_log(nats)
-    log = log_of(readings, random_)
-    for version in range(VERSIONS):
-        part = len(log) // VERSIONS + 1
-        put(nats, [*subscriptions(version), *log[version * part : (version + 1) * part]])
-    end = len(messages(nats))
-    lake = Lake(tmp_path / "lake")
-    moments = sorted(random_.randrange(1, end) for _ in kills)
+    parts = log_of(readings, chance, time.time() - 3600)
+    moments = [0, *sorted(chance.randrange(1, sum(map(len, parts)) * 9 // 10) for _ in kills[1:])]
+    pipeline = Pipeline(nats.url, folder, readings // (2 * len(kills) + 2), ROUND_SECONDS)
+    end = 0
     for what, moment in zip(kills, moments, strict=True):
-        driver = Driver(nats, tmp_path, end)
-        driver.until(moment)
-        driver.kill(what)
-    last = Driver(nats, tmp_path, end)
-    assert last.finish() == 0, last.said
-    found = lake.dataset().to_table().sort_by([("log_seq", "ascending"), ("log_row", "ascending")])
-    expected = wanted(nats)
-    assert expected.num_rows == readings
-    assert found.num_rows == readings
-    assert found.select(expected.schema.names).cast(expected.schema).equals(expected)
-    assert in_order(told(nats)) == in_order(engine_says(nats))
+        while end <= moment:
+            end = put(nats, parts.pop(0))
+        pipeline.until(moment)
+        pipeline.stays(chance.random() * (pipeline.batch_seconds or FIRST_SECONDS))
+        names = pipeline.kill(what, chance)
+        print(f"seed {seed}: at record {moment} of {end} killed {what}: {', '.join(names)}", flush=True)
+    pipeline.until(put(nats, [record for part in parts for record in part]))
+    return pipeline.finish()
+
+
+def compare(spark: SparkSession, nats: NatsServer, folder: Path, readings: int, lake_at: int, matching_at: int) -> None:
+    """All that the pipeline wrote with what comes out if nobody is killed."""
+    lake = Lake(folder / "lake")
+    compare_with_the_log(spark, nats, lake, readings, lake_at)
+    compare_subscriptions(nats, lake)
+    compare_windows(spark, lake, folder / "again")
+    live = told(nats)
+    assert in_order(live) == in_order(engine_says(nats, matching_at, damaged=True))
+    compare_replays(lake, live, min(lake_at, matching_at))
+
+
+def compare_with_the_log(spark: SparkSession, nats: NatsServer, lake: Lake, readings: int, upto: int) -> None:
+    """Each table row by row with the log as Spark reads it in one go; and each reading is there once."""
+    reader = spark.read.format("spinney").options(**server_of(nats).options(), give="lake")
+    cuts = [*range(0, upto, READ_RECORDS), upto]
+    read = [by_table(reader.options(after=begin, upto=end).load().toArrow()) for begin, end in itertools.pairwise(cuts)]
+    for name, spec in TABLES.items():
+        expected = in_log_order(pa.concat_tables([with_date(part[name], spec) for part in read]))
+        found = in_log_order(lake.dataset(name).to_table())
+        assert found.num_rows == expected.num_rows > 0, name
+        assert found.select(expected.schema.names).cast(expected.schema).equals(expected), name
+        if name == OBSERVATIONS:
+            assert found.num_rows == len(found["id"].unique()) == readings
+
+
+def in_log_order(table: pa.Table) -> pa.Table:
+    names = [name for name in ("log_seq", "log_row") if name in table.schema.names]
+    return table.sort_by([(name, "ascending") for name in names])
+
+
+def compare_subscriptions(nats: NatsServer, lake: Lake) -> None:
+    """The lake's table with the changes in the log up to the record that it is of."""
+    kept = saved(lake)
+    assert kept is not None
+    assert kept.at > 0
+    expected = Subscriptions()
+    for message in messages(nats, last=kept.at):
+        try:
+            expected.apply(decode(message.data), message.sequence, message.time)
+        except RecordError:
+            continue
+    order = [("key", "ascending")]
+    assert lake.table(TABLE).to_pyarrow_table().sort_by(order).equals(expected.rows().sort_by(order))
+
+
+def compare_windows(spark: SparkSession, lake: Lake, again: Path) -> None:
+    """The lake's table with one that is made at once, of the same observations."""
+    shutil.copytree(lake.path(OBSERVATIONS), again / OBSERVATIONS)
+    Windows(spark, Lake(again), PLAN).step()
+    found, expected = rows_of(lake), rows_of(Lake(again))
+    assert found.keys() == expected.keys()
+    assert found.keys()
+    for key, row in expected.items():
+        mean = row["mean"] if row["gap"] else pytest.approx(row["mean"])
+        assert found[key] == {**row, "mean": mean}, key
+
+
+def compare_replays(lake: Lake, live: list[Notes], upto: int) -> None:
+    """What subscribers were told with what a replay of the lake tells, note by note."""
+    for sid, text in REPLAYED.items():
+        what = wanted(text, 0.0, newest_arrival(lake) + 1.0)
+        begun = for_pipeline(sid, text)
+        assert isinstance(begun, SubscriptionChange)
+        replayed = [each for each in replay(lake, what, SETTINGS) if each.at <= upto]
+        was_told = [each for each in live if each.at <= upto]
+        assert notes_of(replayed, OWNER, SID) == notes_of(was_told, "ana", sid) != [], sid
+
+
+def notes_of(found: list[Notes], owner: str, sid: str) -> list[str]:
+    """All that a subscription was told, but under its name."""
+    return sorted(
+        str((at, time, sorted((publication or {}).items()), note._replace(owner="", sid="", row=None)))
+        for at, time, note, publication in all_of(found)
+        if (note.owner, note.sid) == (owner, sid)
+    )
+
+
+def all_of(found: list[Notes]) -> Iterator[tuple[int, float, Note, dict[str, Any] | None]]:
+    for each in found:
+        for note in each.notes:
+            yield each.at, each.time, note, None if note.row is None else each.publications[note.row]
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_or_twice_when_it_is_killed(nats: NatsServer, tmp_path: Path) -> None:
-    kill_and_compare(nats, tmp_path, ["driver", "worker", "JVM", "all"], READINGS, seed=7)
+def test_nothing_is_lost_or_twice_when_it_is_killed(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:
+    kills = random.Random(7).sample(KINDS, len(KINDS))
+    compare(spark, nats, tmp_path, READINGS, *kill_all(nats, tmp_path, kills, READINGS, seed=7))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(5))
-def test_nothing_is_lost_or_twice_when_it_is_killed_often(nats: NatsServer, tmp_path: Path, seed: int) -> None:
-    random_ = random.Random(100 + seed)
-    kills = [random_.choice(["driver", "worker", "JVM", "all"]) for _ in range(10)]
-    kill_and_compare(nats, tmp_path, kills, READINGS, seed)
+def test_nothing_is_lost_or_twice_when_it_is_killed_often(
+    spark: SparkSession, nats: NatsServer, tmp_path: Path
+) -> None:
+    kills = random.Random(50).choices(KINDS, k=50)
+    compare(spark, nats, tmp_path, READINGS, *kill_all(nats, tmp_path, kills, READINGS, seed=50))
