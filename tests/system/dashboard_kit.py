@@ -243,9 +243,16 @@ def chromium(playwright: Playwright, *arguments: str) -> Iterator[Browser]:
 
 def make_later(cloud: Cloud, seconds: float) -> None:
     """The page's process begins anew, with a clock that is so far ahead: what is stored now was said a while ago."""
+    step_clock(cloud, seconds)
     cloud.stop("http")
-    (cloud.run_file.parents[1] / f"{stepped_cloud.STEP}http").write_text(str(seconds))
     cloud.start("http", program=[str(stepped_cloud.__file__), "--process"])
+
+
+def step_clock(cloud: Cloud, seconds: float) -> None:
+    """So far ahead is the clock of the page's process from now on, if it was made later."""
+    part = cloud.run_file.parents[1] / f"{stepped_cloud.STEP}http.part"
+    part.write_text(str(seconds))
+    part.replace(part.with_suffix(""))
 
 
 def announced(cloud: Cloud, brokers: int = len(NAMES), **options: Any) -> None:

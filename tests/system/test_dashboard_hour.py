@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,9 @@ from typing import Any
 import paho.mqtt.client as paho
 import pytest
 from api_kit import Cloud, wait_for
-from dashboard_kit import NAMES, PROCESSES, City, Visit, announced, chromium, make_later, page_cloud
+from dashboard_kit import NAMES, PROCESSES, City, Visit, announced, chromium, make_later, page_cloud, step_clock
 from paho.mqtt.enums import CallbackAPIVersion
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect, sync_playwright
 from servers import HOST
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
@@ -133,21 +135,51 @@ def test_the_hour_can_be_looked_back_over(browser: Browser, city: tuple[Cloud, C
         expect(chosen).to_contain_text("with south: measuring")
 
 
-def test_the_past_is_asked_for_again_after_a_reconnection_and_moves_on(
-    browser: Browser, city: tuple[Cloud, City]
-) -> None:
+def test_the_hour_goes_on_while_one_looks_at_a_time_in_it(browser: Browser, city: tuple[Cloud, City]) -> None:
     running, _ = city
     with Visit(browser, running.url) as visit:
         page = visit.open("map")
         look_back(page, MINUTES - 3)
         wait_for(lambda: page.evaluate("spinney.state.past?.points.length > 0"))
-        page.evaluate("spinney.state.past = null")
-        make_later(running, (MINUTES + 5) * 60)
-        visit.live()
-        wait_for(lambda: page.evaluate("spinney.state.past?.points.length > 0"))
-        moved = round(NEWEST_SLOT - (MINUTES - 3 + 5) * SLOTS_PER_MINUTE)
-        wait_for(lambda: abs(int(page.get_by_label("Look back over the last hour").input_value()) - moved) <= 1)
-        visit.forgive()  # that the server was gone is said in the console
+        slider = page.get_by_label("Look back over the last hour")
+        before, when = int(slider.input_value()), page.locator("#when").inner_text()
+        step_clock(running, (MINUTES + 5) * 60)
+        try:
+            wait_for(lambda: 9 <= before - int(slider.input_value()) <= 11)
+            assert page.locator("#when").inner_text() == when
+        finally:
+            step_clock(running, MINUTES * 60)
+
+
+def test_a_new_connection_is_asked_at_once_for_all_that_is_shown(browser: Browser, city: tuple[Cloud, City]) -> None:
+    running, _ = city
+    with Visit(browser, running.url) as visit:
+        ours: list[WebSocketRoute] = []
+        said: list[list[str]] = []
+
+        def between(route: WebSocketRoute) -> None:
+            server = route.connect_to_server()
+            ours.append(route)
+            said.append([])
+            heard = said[-1]
+            route.on_message(lambda text: (heard.append("asked " + next(iter(json.loads(text)))), server.send(text)))
+            server.on_message(lambda text: (heard.append("told"), route.send(text)))
+
+        def asked() -> list[str]:
+            """Before anything was told."""
+            return list(itertools.takewhile(lambda one: one != "told", said[1])) if len(said) > 1 else []
+
+        visit.page.route_web_socket(re.compile("/dashboard/live$"), between)
+        page = visit.open("map")
+        look_back(page, MINUTES - 3)
+        page.evaluate("async () => (await import('/dashboard/static/map.js')).select('mote-03')")
+        wait_for(lambda: page.evaluate(KEPT, "mote-03") and page.evaluate("spinney.state.past?.points.length > 0"))
+        page.evaluate("spinney.state.past = null, spinney.state.series = {}")
+        ours[0].close()
+        wait_for(lambda: page.evaluate("1") and len(said) > 1 and "told" in said[1])
+        assert asked() == ["asked resolution", "asked series"]
+        wait_for(lambda: page.evaluate("spinney.state.past?.points.length > 0"))  # when next drawn
+        wait_for(lambda: page.evaluate(KEPT, "mote-03"))
 
 
 def test_charts_have_the_hour_however_the_page_is_opened(browser: Browser, city: tuple[Cloud, City]) -> None:
