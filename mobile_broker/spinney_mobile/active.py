@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -24,7 +25,7 @@ class ActivationError(ValueError):
     """An activation that cannot be one, and where it is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ActiveFilter:
     """One filter as it was activated. Of top-k the subscription is its feed, as for content."""
 
@@ -56,7 +57,7 @@ class ActiveFilter:
         """The feed of a local subscription."""
         return cls(LOCAL + key, "content", ContentSubscription(filter=wanted), wanted)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """As people read it."""
         return self.subscription.to_text()

@@ -6,7 +6,7 @@ A plain picture of one moment, made new each time it is asked for; as JSON it is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -117,5 +117,10 @@ class Status:
     """`all`: everything goes up, and what is counted as spared would have been."""
 
     def to_json(self) -> dict[str, Any]:
-        """As objects that json.dumps takes."""
-        return asdict(self)
+        """As objects that json.dumps takes; asdict would copy all that is in them."""
+        parts = {name: [_plain(one) for one in getattr(self, name)] for name in ("acquirers", "sources", "filters")}
+        return _plain(self) | parts | {"uplink": _plain(self.uplink), "outbox": _plain(self.outbox)}
+
+
+def _plain(one: Any) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__slots__}

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,10 @@ class Source:
 
     def __init__(self) -> None:
         self.picture = picture()
+        self.asked = 0
 
     def status(self) -> Status:
+        self.asked += 1
         return self.picture
 
     def seen(self) -> list[dict[str, Any]]:
@@ -221,6 +224,24 @@ def test_the_status_is_json_and_a_stream(served: Served) -> None:
         assert response.readline() == b"\n"
         served.source.picture = picture(name="cellar")
     connection.close()
+
+
+def test_all_open_pages_are_given_the_same_picture(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "PICTURE_SECONDS", 3600.0)
+    connections = [http.client.HTTPConnection("127.0.0.1", served.port, timeout=60) for _ in range(5)]
+    for connection in connections:
+        connection.request("GET", "/status", headers={"Accept": "text/event-stream"})
+        assert json.loads(connection.getresponse().readline().removeprefix(b"data: "))["name"] == "roof"
+    assert served.source.asked == 1
+    assert json.loads(served.get("/status")[2])["name"] == "roof"
+    assert served.source.asked == 2, "who asks once is given a new one"
+    for connection in connections:
+        connection.close()
+
+
+def test_a_picture_as_json_is_all_of_it() -> None:
+    one = picture()
+    assert one.to_json() == asdict(one)
 
 
 def test_streams_are_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+import math
 import re
 from collections.abc import AsyncIterator, Mapping
 from importlib.resources import files
@@ -37,6 +38,8 @@ from ..status import Status
 
 EVERY_SECONDS: Final = 2.0
 """Between two pictures of a stream."""
+PICTURE_SECONDS: Final = 1.0
+"""For how long all streams are given the same one."""
 MAX_STREAMS: Final = 20
 """Pages that are open at one time."""
 MAX_BODY: Final = 256 * 1024
@@ -66,6 +69,8 @@ class WebApp:
     def __init__(self, source: Source, token: str | None = None) -> None:
         self._source = source
         self._streams = 0
+        self._newest = b""
+        self._pictured = -math.inf
         self.stopping = asyncio.Event()
         page = files("spinney_mobile.web").joinpath("page.html").read_text(encoding="utf-8")
         self._page = HTMLResponse(page, headers={"Content-Security-Policy": _policy(page)})
@@ -92,12 +97,19 @@ class WebApp:
         self._streams += 1
         try:
             while not self.stopping.is_set():
-                picture = json.dumps(self._source.status().to_json(), separators=(",", ":"))
-                yield b"data: %b\n\n" % picture.encode()
+                yield b"data: %b\n\n" % self._picture()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stopping.wait(), EVERY_SECONDS)
         finally:
             self._streams -= 1
+
+    def _picture(self) -> bytes:
+        """With many filters it takes its time, which pages must not take many times over."""
+        now = asyncio.get_running_loop().time()
+        if now - self._pictured >= PICTURE_SECONDS:
+            self._newest = json.dumps(self._source.status().to_json(), separators=(",", ":")).encode()
+            self._pictured = asyncio.get_running_loop().time()
+        return self._newest
 
     async def _seen(self, _request: Request) -> Response:
         return JSONResponse(self._source.seen())
