@@ -92,6 +92,20 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
     ]
     if rows:
         yield f"\n{table([('source', 'heard', 'values'), *rows])}"
+    for one in status["sources"]:
+        yield from mote(one)
+
+
+def mote(source: Mapping[str, Any]) -> Iterator[str]:
+    """Of a source that is a mote: what is on it, and which filters are evaluated here instead, and why."""
+    of = source["mote"]
+    if of is not None:
+        state = "connected" if of["connected"] else "waits to be connected" if of["waiting"] else "not connected"
+        asleep = "" if of["sampling"] else ", not sampling"
+        yield f"{named(source)}: {state}, {of['filters']:,} filters on it{asleep}"
+        for each in of["here"]:
+            more = f" and {each['count'] - 1:,} more" if each["count"] > 1 else ""
+            yield f"  here: {each['text']}{more}: {each['why']}"
 
 
 def _cloud(uplink: Mapping[str, Any]) -> str:
@@ -124,6 +138,7 @@ def explanation(answer: Mapping[str, Any]) -> str:
     for each in sorted(filters, key=lambda each: not each["matches"]):
         lines.append(f"\n{each['kind']}  {each['text']}")
         lines += [f"  {line}" for line in each["why"].splitlines()]
+        lines += [f"  evaluated here, not on the mote: {each['here']}"] if each["here"] else []
     return "\n".join(lines)
 
 

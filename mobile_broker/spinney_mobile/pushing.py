@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from spinney import TRUE, ContentSubscription, Knowledge, Known
 from spinney.expression import Value
@@ -20,6 +20,7 @@ from .settings import AcquireBle, AcquireMotes, Settings
 
 EVERYTHING: Final = ActiveFilter("everything", "content", ContentSubscription(filter=TRUE), TRUE)
 """In place of all filters, where only this broker may decide: the mote sends every sample."""
+PRIVATE: Final = "a private rule may stop or change its readings"
 _TYPES: Final = {float: "number", str: "string", bool: "boolean"}
 _NOT_THE_MOTES: Final = ("lat", "long", "cell", "heard", "raw")
 """Attributes that are added here, unless constants say which; the mote must not take them for missing."""
@@ -109,6 +110,14 @@ class Pushing:
         """What is wrong with a source that is a mote."""
         motes = self._known.get(source)
         return None if motes is None else motes.trouble(source)
+
+    def health(self, source: str) -> Mapping[str, Any] | None:
+        """Of a source that is a mote: what is on it, and what stays here and why."""
+        motes = self._known.get(source)
+        health = None if motes is None else motes.health(source)
+        if health is None or not self._host.may_use(source) or not self._host.is_private(source):
+            return health
+        return {**health, "here": dict.fromkeys(self._host.wanted(), PRIVATE)}
 
     def add(self, motes: Motes) -> None:
         """Motes that somebody else has made."""

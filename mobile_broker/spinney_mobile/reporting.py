@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .active import ActiveFilter
 from .devices import Seen
+from .samples import Digest
 from .status import FilterStatus, SourceStatus, Status, UplinkStatus
 
 if TYPE_CHECKING:
     from .broker import Broker
 
+MAX_REASONS: Final = 20
+"""Of one mote, shown."""
 _ALWAYS_COUNTED: Final = (
     *("sampled", "repeated", "late", "sent", "spared", "bytes_sent", "bytes_spared"),
     *("unneeded", "bytes_unneeded"),
@@ -25,7 +28,6 @@ _ALWAYS_COUNTED: Final = (
 def status_of(broker: Broker, now: float) -> Status:
     """All of it, at this moment."""
     uplink = UplinkStatus(False, None, "no cloud is set", None) if broker.uplink is None else broker.uplink.status()
-    seen = {one.source: one for one in broker.devices.seen() if one.source is not None}
     on_motes = Counter(digest for name in broker.pushing.sources for digest in broker.decider.elsewhere(name))
     return Status(
         name=broker.settings.client,
@@ -34,7 +36,7 @@ def status_of(broker: Broker, now: float) -> Status:
         version=version("spinney"),
         place=broker.locating.here(now) or None,
         acquirers=[replace(one, last_heard=broker.wall(one.last_heard)) for one in broker.acquirers.status()],
-        sources=[_source(broker, name, seen.get(name)) for name in broker.announcer.sources],
+        sources=_sources(broker),
         filters=[_filter(broker, one, on_motes[one.digest]) for one in broker.decider.filters.values()],
         uplink=uplink,
         outbox=broker.outbox.status(),
@@ -57,6 +59,29 @@ def _problems(broker: Broker) -> Iterator[str]:
     for one in broker.devices.registry.status():
         if one["error"] is not None:
             yield f"decoder {one['name']}: {one['error']}" + (" (switched off)" if one["state"] == "off" else "")
+
+
+def _sources(broker: Broker) -> list[SourceStatus]:
+    seen = {one.source: one for one in broker.devices.seen() if one.source is not None}
+    wanted = broker.wanted()
+    found = []
+    for name in broker.announcer.sources:
+        status = _source(broker, name, seen.get(name))
+        status.mote = _mote(broker.pushing.health(name), wanted)
+        found.append(status)
+    return found
+
+
+def _mote(health: Mapping[str, Any] | None, wanted: Mapping[Digest, ActiveFilter]) -> dict[str, Any] | None:
+    if health is None:
+        return None
+    reasons: dict[str, list[ActiveFilter]] = {}
+    for digest, why in health["here"].items():
+        if digest in wanted:
+            reasons.setdefault(why, []).append(wanted[digest])
+    here = [{"why": why, "count": len(those), "text": those[0].text} for why, those in reasons.items()]
+    shown = {name: health[name] for name in ("connected", "waiting", "filters", "sampling")}
+    return {**shown, "here": here[:MAX_REASONS]}
 
 
 def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
@@ -118,7 +143,12 @@ def tally_of(broker: Broker) -> dict[str, int]:
 
 
 def explain(broker: Broker, publication: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each active filter, whether it wants this publication, and which parts of it made it so."""
+    """For each active filter, whether it wants this publication, and which parts of it made it so.
+
+    Of a mote's also why it is evaluated here, if it is.
+    """
+    health = broker.pushing.health(str(publication.get("source")))
+    here = {} if health is None else health["here"]
     return [
         {
             "filter": one.digest,
@@ -127,6 +157,7 @@ def explain(broker: Broker, publication: Mapping[str, Any]) -> list[dict[str, An
             "matches": (explanation := one.feed.explain(publication)).matches,
             "why": str(explanation),
             "parts": explanation.to_json(),
+            "here": here.get(one.digest),
         }
         for one in broker.decider.filters.values()
     ]

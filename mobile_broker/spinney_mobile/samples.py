@@ -115,10 +115,6 @@ class Acquirer(ABC):
     async def run(self, sink: Sink) -> None:
         """Hear until cancelled. AcquirerError for what a person has to mend; it is tried again later."""
 
-    def health(self) -> dict[str, Any]:
-        """For pages and the doctor: `state`, `last_heard`, counts."""
-        return {}
-
 
 class AcquirerError(Exception):
     """Why nothing can be heard, and what to do about it."""

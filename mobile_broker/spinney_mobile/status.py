@@ -34,6 +34,9 @@ class SourceStatus:
     """As it calls itself."""
     place: Mapping[str, Any] | None = None
     """Its own, if it is not just where this broker is."""
+    mote: Mapping[str, Any] | None = None
+    """Of a mote: connected, waiting (to be), filters (on it), sampling; and in here why others stay here: why, count,
+    and the text of the first."""
 
 
 @dataclass(slots=True)

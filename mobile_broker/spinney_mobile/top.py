@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
+from .listing import mote
 from .pages import ago, named, place, shown, size
 
 EVERY_SECONDS: Final = 1.0
@@ -104,7 +105,7 @@ class Top(App[None]):
         self.query_one("#head", Static).update(head(status))
         self._draw_sources(status)
         self._draw_acquirers(status)
-        self.query_one("#filters", Static).update("\n".join(filters(status)))
+        self.query_one("#filters", Static).update("\n".join([*filters(status), *motes(status)]))
         self.query_one("#notifications", Static).update("\n".join(notifications(status)))
 
     def _draw_sources(self, status: Mapping[str, Any]) -> None:
@@ -183,6 +184,12 @@ def filters(status: Mapping[str, Any]) -> list[str]:
         branch = "" if each["root"] else "  └ "
         lines.append(f"{branch}{each['matched']:>8,}  [dim]{each['kind']}[/]  {escape(each['text'])}{on_motes}")
     return lines
+
+
+def motes(status: Mapping[str, Any]) -> list[str]:
+    """What is on them, and what is evaluated here instead, and why."""
+    lines = [escape(line) for source in status["sources"] for line in mote(source)]
+    return ["", "[b]Motes[/]", *lines] if lines else []
 
 
 def notifications(status: Mapping[str, Any]) -> list[str]:

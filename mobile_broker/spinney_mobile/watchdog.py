@@ -8,7 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol, runtime_checkable
+from typing import Final, NoReturn, Protocol, runtime_checkable
 
 from .acquire import Acquirers
 from .settings import Watchdog as Settings
@@ -132,10 +132,6 @@ class Watchdog:
     def _give_up(self, adapter: Adapter, seconds: float) -> NoReturn:
         reason = f"{adapter.name}: silent for {seconds:.0f} s, after a new scan and a reset"
         raise AdapterLost(f"{reason}; {self.error}" if self.error else reason)
-
-    def health(self) -> dict[str, Any]:
-        """Counts, and the last error."""
-        return {"error": self.error, **self.counts}
 
 
 async def reset_adapter(adapter: str, command: str | None = None) -> None:

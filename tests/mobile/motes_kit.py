@@ -124,7 +124,11 @@ class Listener:
 
     @property
     def is_connected(self) -> bool:
-        return bool(self.motes.health()["connected"])
+        return bool(self.motes.connected)
+
+    def health(self, source: str = SOURCE) -> dict[str, Any]:
+        """Of a mote, as pages show it; empty if there is none."""
+        return self.motes.health(source) or {}
 
 
 def clock() -> float:

@@ -187,7 +187,8 @@ def test_an_adapter_that_nothing_helps_ends_it_with_the_reason() -> None:
             scene.radios["hci0"].power_off()
             with pytest.raises(AdapterLost, match=r"ble:hci0: silent for 1[12]\d s, after .* hci0: no such device"):
                 await dog.run()
-        assert dog.health() == {"error": "hci0: no such device", "rescans": 1, "resets": 1, "failed resets": 1}
+        assert dog.error == "hci0: no such device"
+        assert dog.counts == {"rescans": 1, "resets": 1, "failed resets": 1}
 
     on_air(play)
 

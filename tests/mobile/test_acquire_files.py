@@ -149,9 +149,8 @@ def test_bad_lines_are_counted_and_the_rest_is_told(tmp_path: Path) -> None:
     kept = Kept()
     clock.run(acquirer.run(kept))
     assert [(sample.source, sample.values["v"]) for sample in kept.samples] == [("s", 1), ("s", 2)]
-    health = acquirer.health()
-    assert (health["lines"], health["bad lines"]) == (6, 4)
-    assert "log.jsonl:5: no attribute in it" in health["error"]
+    assert (acquirer.counts["lines"], acquirer.counts["bad lines"]) == (6, 4)
+    assert "log.jsonl:5: no attribute in it" in str(acquirer.error)
 
 
 @pytest.mark.parametrize(
@@ -225,4 +224,3 @@ def test_an_acquirer_is_called_by_its_kind_and_what_it_hears(settings: AnyAcquir
     if not isinstance(settings, AcquireMotes):
         acquirer: Acquirer = make(settings)
         assert acquirer.name == name
-        assert isinstance(acquirer.health(), dict)

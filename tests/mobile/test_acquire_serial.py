@@ -65,7 +65,7 @@ def test_lines_of_json(tmp_path: Path) -> None:
         assert acquirer.error is None, "the last one was fine"
         plug.send("7\n")
         await until(lambda: acquirer.counts["bad lines"] == 3)
-        assert "no object" in str(acquirer.health()["error"])
+        assert "no object" in str(acquirer.error)
         (status,) = acquirers.status()
         assert (status.state, status.error) == ("hearing", f"what came last cannot be read: {acquirer.error}")
 

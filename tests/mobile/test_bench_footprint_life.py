@@ -213,9 +213,11 @@ class Life:
 
     def _is_at_rest(self) -> bool:
         broker, (motes,) = self.broker, self.broker.pushing._motes
-        health = motes.health()
+        health = motes.health(SOURCE) or {}
         said = broker.announcer._said
-        if health["connected"] or health["waiting"] or self._outbox.log.count or not broker.leases.epoch(SOURCE):
+        if health.get("connected") or health.get("waiting"):
+            return False
+        if self._outbox.log.count or not broker.leases.epoch(SOURCE):
             return False
         return len(said) == 1 and broker.announcer._changed_at is None and self._is_active()
 

@@ -116,7 +116,7 @@ def test_another_makers_sensor_that_settings_take_for_a_mote_stays_a_sensor_and_
             broker.presence.clear()
             await until(lambda: len(broker.presence) > 20)
             assert not any(broker.presence)
-            (health,) = broker.motes.health()["motes"]
+            health = broker.health(SENSOR.replace(":", "").lower())
             assert "not a Spinney mote" in health["error"]
             assert "addresses" in health["error"]
             assert broker.kept == {}
@@ -147,7 +147,7 @@ def test_other_makers_sensors_and_motes_that_are_not_allowed_are_not_connected_t
             broker.motes.heard(Heard("hci0", "A4:C1:38:00:00:01", 0.0, services={"0000fcd2": b"\x40"}))
             await until(lambda: len(broker.presence) > 20)
             assert not any(broker.presence)
-            assert broker.motes.health()["motes"] == []
+            assert not broker.health()
             assert broker.motes.counts["connections"] == 0
 
     on_air(tmp_path, play)
@@ -165,7 +165,7 @@ def test_more_motes_than_slots_are_all_served_in_turn(tmp_path: Path) -> None:
 
             def connections() -> int:
                 nonlocal most
-                most = max(most, broker.motes.health()["connected"])
+                most = max(most, broker.motes.connected)
                 return most
 
             for source in sources:
@@ -235,7 +235,7 @@ def test_of_a_mote_that_is_closed_to_us_the_adverts_are_used_and_a_person_is_tol
             broker.presence.clear()
             await until(lambda: broker.presence)
             assert not any(broker.presence)
-            assert "pair" in broker.motes.health()["motes"][0]["error"]
+            assert "pair" in broker.health()["error"]
             async with connected("hci9") as other:
                 await pair(other)
             assert programs(scene) == []

@@ -86,7 +86,7 @@ def test_an_event_is_acknowledged_only_when_the_outbox_has_it(tmp_path: Path) ->
             scene.readings["temperature"] = 30.0
             await until(lambda: broker.motes.counts["failures"] >= 2)
             assert len(scene.life.ring) == 1
-            assert "no space" in broker.motes.health()["motes"][0]["error"]
+            assert "no space" in broker.health()["error"]
             broker.is_full = False
             await until(lambda: broker.bits(HOT) == [False, True])
             await until(lambda: not len(scene.life.ring))
@@ -254,7 +254,7 @@ def test_a_mote_with_attributes_that_cannot_be_named_so_is_told_and_harms_nobody
         async with listening(identify=identify) as broker:
             broker.motes.want("hut", wanted(HOT), epoch=1)
             await until(lambda: broker.motes.counts["failures"])
-            (mote,) = broker.motes.health()["motes"]
+            mote = broker.health("hut")
             assert "name" in mote["error"]
 
     on_air(tmp_path, play)

@@ -118,7 +118,7 @@ def test_the_subscriber_is_told_what_one_evaluator_of_all_samples_tells(seed: in
                 followed = {text: active(text) for text in FOLLOWED}
                 decider.change(followed.values(), (), {SOURCE: Lease(SOURCE, "us", epoch)})
                 broker.motes.want(SOURCE, followed, ON_MOTE, epoch)
-                await until(lambda: broker.motes.health()["motes"] and broker.motes.health()["motes"][0]["filters"])
+                await until(lambda: broker.health().get("filters"))
                 for _ in range(STEPS):
                     following = True
                     await asyncio.sleep(chance.random())

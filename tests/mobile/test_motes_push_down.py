@@ -77,7 +77,7 @@ def test_a_weaker_filter_sends_what_the_broker_then_decides(tmp_path: Path) -> N
             scene.readings["temperature"] = 26.0
             await until(lambda: broker.samples)
             assert broker.samples[0].passed
-            (mote,) = broker.motes.health()["motes"]
+            mote = broker.health()
             assert "lat" in mote["here"]["temperature > 25 AND lat > 45"]
 
     on_air(tmp_path, play)
@@ -94,7 +94,7 @@ def test_for_what_the_mote_cannot_decide_at_all_it_sends_every_sample(tmp_path: 
             assert not any(sample.passed for sample in broker.samples)
             assert len(programs(scene)) == 2, "a program that only lets samples through is not needed beside"
             broker.motes.want(SOURCE, wanted("temperature > 25", HOT), epoch=1)
-            await until(lambda: broker.motes.health()["motes"][0]["here"] == {})
+            await until(lambda: broker.health()["here"] == {})
             await until(lambda: len(programs(scene)) == 2)
             before, seen = len(broker.samples), scene.life.samples
             await until(lambda: scene.life.samples >= seen + 3)
@@ -158,7 +158,7 @@ def test_a_table_too_small_for_all_keeps_what_fits_and_sends_the_rest(tmp_path: 
             held = broker.on_mote()
             assert held < set(texts)
             assert held == set(texts[: len(held)]), "the oldest stay"
-            (mote,) = broker.motes.health()["motes"]
+            mote = broker.health()
             assert set(mote["here"]) == set(texts) - held
             await until(lambda: len(broker.samples) >= 3)
             assert broker.motes.counts["failures"] == 0

@@ -69,6 +69,7 @@ def test_keys_lead_to_what_is_wanted_notifications_and_acquirers() -> None:
     async def then(app: Top, pilot: Pilot[None]) -> None:
         for key, tab, expected in (
             ("f", "wanted", "WHEN NO2 > 40 UNTIL NO2 <= 30"),
+            ("f", "wanted", "here: lat > 45 and 2 more: the mote does not know lat"),
             ("n", "told", "alarm enter"),
             ("a", "heard", "gone"),
             ("s", "sources", "mote-7"),

@@ -63,6 +63,10 @@ def picture(**more: Any) -> Status:
                 on_mote=2,
                 called="hut",
                 place={"lat": 45.815, "long": 15.977},
+                mote={
+                    **{"connected": False, "waiting": True, "filters": 2, "sampling": False},
+                    "here": [{"why": "the mote does not know lat", "count": 3, "text": "lat > 45"}],
+                },
             ),
         ],
         "filters": [FilterStatus("ab", "state", "WHEN NO2 > 40 UNTIL NO2 <= 30", 3, 1, True)],
@@ -169,6 +173,8 @@ def test_a_browser_draws_what_the_broker_says_and_asks_nobody_else(served: Serve
             ),
             "90 % of the readings were not sent, because nobody wants them (90.0 kB saved)",
             "WHEN NO2 > 40 UNTIL NO2 <= 30",
+            "waits to be connected, not sampling",
+            "lat > 45 and 2 more: the mote does not know lat",
         ):
             assert expected in text, text
         assert {address.removeprefix(url) for address in browser.asked if address.startswith("http")} == {"", "status"}

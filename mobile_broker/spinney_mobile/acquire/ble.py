@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -157,13 +156,6 @@ class BleAdverts(Acquirer):
             self._settled.popitem(last=False)
         assert self._sink is not None
         self._sink.heard(heard)
-
-    def health(self) -> dict[str, Any]:
-        """Counts, and how long ago the last advert was."""
-        silent = None
-        with contextlib.suppress(RuntimeError):  # asked from outside of the loop
-            silent = None if self.last_heard is None else asyncio.get_running_loop().time() - self.last_heard
-        return {"adapter": self.adapter, "mode": self._settings.mode, "silent_seconds": silent, **self.counts}
 
 
 def remedy_for(error: Exception) -> str:

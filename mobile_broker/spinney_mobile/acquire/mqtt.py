@@ -116,10 +116,6 @@ class MqttTopics(Acquirer):
                 raise AcquirerError(f"{settings.password_file}: {error.strerror}", "check password_file") from None
         return ForeignAccess(settings.user or "spinney", Server.parse(settings.url), password)
 
-    def health(self) -> dict[str, Any]:
-        """Counts."""
-        return {"url": self._settings.url, **self.counts}
-
 
 @dataclass(frozen=True, slots=True)
 class _Topic:

@@ -94,10 +94,6 @@ class Replay(Acquirer):
             type=found.type,
         )
 
-    def health(self) -> dict[str, Any]:
-        """Counts, and the last error."""
-        return {"file": str(self._settings.file), "error": self.error, **self.counts}
-
 
 class _Pace:
     def __init__(self, speed: float, clock: Callable[[], float]) -> None:

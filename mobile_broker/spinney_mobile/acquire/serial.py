@@ -8,7 +8,7 @@ import glob
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..samples import MAX_HEARD_BYTES, Acquirer, AcquirerError, Heard, Sink
 from ..settings import AcquireSerial
@@ -69,10 +69,6 @@ class SerialLines(Acquirer):
             told = values.get("source")
             source = told if isinstance(told, str) and told else self._settings.source or self.name
             sink.heard(Heard(self.name, source, self._clock(), values=values))
-
-    def health(self) -> dict[str, Any]:
-        """Counts, and the last error."""
-        return {"port": self._settings.port, "error": self.error, **self.counts}
 
 
 def find_port(port: str) -> str:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from spinney.expression import Value
 
@@ -46,10 +46,6 @@ class Simulator(Acquirer):
             battery = 1 - now % _BATTERY_SECONDS / _BATTERY_SECONDS
             sink.sampled(Sample(f"room-{number + 1}", values, now, now, self.name, battery=battery))
             step += 1
-
-    def health(self) -> dict[str, Any]:
-        """How many rooms."""
-        return {"sources": self._settings.sources}
 
 
 def room(seed: int, number: int, when: float) -> dict[str, Value]:

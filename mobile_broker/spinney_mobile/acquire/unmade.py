@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..samples import Acquirer, AcquirerError, Sink
 
@@ -27,10 +26,6 @@ class Unmade(Acquirer):
         self._made = self._make()
         self.counts = self._made.counts
         await self._made.run(sink)
-
-    def health(self) -> dict[str, Any]:
-        """Of what was made at last."""
-        return {} if self._made is None else self._made.health()
 
 
 def made(name: str, make: Make) -> Acquirer:

@@ -216,12 +216,13 @@ class Mote:
 
     # ---- for pages
 
-    def health(self, connected: bool) -> dict[str, Any]:
+    def health(self, *, connected: bool, waiting: bool) -> dict[str, Any]:
         """What is on it, what is not and why, and what went wrong."""
         return {
             "source": self.source,
             "address": self.address,
             "connected": connected,
+            "waiting": waiting,
             "filters": len(self.table.held),
             "here": {} if self.plan is None else dict(self.plan.here),
             "sampling": self.is_sampling,

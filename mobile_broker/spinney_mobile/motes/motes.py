@@ -101,7 +101,6 @@ class Motes(Acquirer):
         self._running: dict[str, Visit] = {}
         self._dialling: dict[str | None, asyncio.Lock] = {}
         self._wake = asyncio.Event()
-        self._last_heard: float | None = None
 
     @staticmethod
     def steady() -> float:
@@ -122,7 +121,6 @@ class Motes(Acquirer):
                 return False
         self._motes.move_to_end(heard.address)
         mote.called = heard.name or mote.called
-        self._last_heard = heard.time
         now = self.steady()
         mote.hear(heard.rssi, scan if scan is not None and is_current(scan, heard) else None, now)
         if heard.address not in self._visits:
@@ -405,13 +403,14 @@ class Motes(Acquirer):
 
     # ---- for pages
 
-    def health(self) -> dict[str, Any]:
-        """State, counts, and each mote's."""
-        return {
-            "state": "hearing" if self._motes else "silent",
-            "last_heard": self._last_heard,
-            "connected": len(self._running),
-            "waiting": len(self._due),
-            "counts": dict(self.counts),
-            "motes": [mote.health(mote.address in self._running) for mote in self._motes.values()],
-        }
+    def health(self, source: str) -> dict[str, Any] | None:
+        """Of a source's mote, whether it is connected or waits for that, and which filters stay here, and why."""
+        mote = self._of(source)
+        if mote is None:
+            return None
+        return mote.health(connected=mote.address in self._running, waiting=mote.address in self._due)
+
+    @property
+    def connected(self) -> int:
+        """Motes that are connected to at this moment."""
+        return len(self._running)
