@@ -43,6 +43,7 @@ def test_compose_yaml_follows_its_schema_and_asks_for_nothing_that_is_not_there(
         assert service["image"] in made or service["image"].startswith("nats:")
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
+        assert all(port.startswith("${SPINNEY_ADDRESS:-127.0.0.1}:") for port in service.get("ports", ()))
         for volume in service["volumes"]:
             source, target, *_ = volume.split(":")
             assert source in compose["volumes"] or (COMPOSE.parent / source).exists()
