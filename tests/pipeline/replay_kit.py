@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     record: Record
 
 
-def lake_of(place: Path, log: Sequence[Entry], *, batch: int = 25, first: int = 1) -> Lake:
+def lake_of(place: str | Path, log: Sequence[Entry], *, batch: int = 25, first: int = 1) -> Lake:
     """As an ingest writes it, in batches of so many records."""
     lake = Lake(place)
     duplicates, decoder = Duplicates(WINDOWS), Decoder("lake")

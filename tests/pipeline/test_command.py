@@ -68,6 +68,7 @@ def test_options_say_what_it_does() -> None:
     options = ["--lake", "s3://b/l", "--data", "/d", "--trigger", "2s", "--max-rows", "7", "--cores", "3", "--once"]
     options += ["--heap", "2GiB", "--compact", "1h", "--retain-days", "30", "--vacuum-after", "90m", "--skip-missing"]
     options += ["--master", "spark://h:7077", "--conf", "spark.a=b=c", "--conf", "spark.d="]
+    options += ["--checkpoints", "/shared/checkpoints"]
     job = wanted(*options).job()
     plan, policy, spark = job.plan, job.policy, job.spark
     assert (job.lake, plan.trigger_seconds, plan.limits.rows, plan.partitions) == ("s3://b/l", 2.0, 7, 3)
@@ -78,8 +79,9 @@ def test_options_say_what_it_does() -> None:
     assert (job.matching.once, job.matching.skip_missing, job.matching.checkpoint) == (
         True,
         True,
-        "/d/checkpoints/matching",
+        "/shared/checkpoints/matching",
     )
+    assert wanted("--lake", "s3://b/l", "--data", "/d").settings.checkpoints == "/d/checkpoints"
     assert wanted("--matching", "false").job().matching is None
     assert policy.lengths == LENGTHS  # the rounds wait for the windows
     assert wanted("--windows", "false").job().policy.lengths == ()
@@ -123,6 +125,7 @@ def test_what_is_a_duplicate_is_as_the_cloud_says(tmp_path: Path, caplog: pytest
         (["--retain-days", "0", "--cores", "x"], "--retain-days: '0' will not do; expected: a whole number above 0"),
         (["--config", "none.toml"], "none.toml: cannot be read: No such file or directory"),
         (["--master", "sc://h:15002"], "over Spark Connect the lake and the log can be read"),
+        (["--master", "spark://h:7077", "--lake", "s3://b/l"], "with the lake s3://b/l needs --checkpoints: a folder"),
     ],
 )
 def test_what_is_wrong_is_said_by_its_own_option(

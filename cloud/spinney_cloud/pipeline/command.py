@@ -27,6 +27,7 @@ from .java import seek_java
 from .running import Job, job_of
 from .running_cluster import CLASSES, become
 from .running_loop import NAME, NEEDS_HELP, Pipeline
+from .session import is_local
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,8 @@ examples:
   spinney pipeline --lake /srv/lake --retain-days 365
   spinney pipeline --once                                 what the log has now, then end: for cron
   spinney pipeline --nats nats://10.0.0.5:4222 --nats-user reader --nats-password-file secret.txt --lake /srv/lake
-  spinney pipeline --master spark://10.0.0.9:7077 --lake s3://bucket/lake
+  spinney pipeline --lake s3://bucket/lake                in an object store: AWS_... variables say how
+  spinney pipeline --master spark://10.0.0.9:7077 --lake /shared/lake
   spinney pipeline master --host 10.0.0.9                 a cluster of our own: its master, and on other machines
   spinney pipeline worker spark://10.0.0.9:7077           its workers; options are those of Spark
 
@@ -158,6 +160,14 @@ def _wanted(options: argparse.Namespace) -> Wanted:
             ]
         )
     settings = _settings(options)
+    own = settings.pipeline
+    if not is_local(options.master) and "://" in settings.lake and own.matching and own.checkpoints is None:
+        raise ConfigurationError(
+            [
+                f"--master {options.master} with the lake {settings.lake} needs --checkpoints: a folder that all "
+                "machines of the cluster share, or a URL that their Spark can write; matching keeps its state there"
+            ]
+        )
     return Wanted(options, settings, *_server(settings))
 
 

@@ -26,6 +26,7 @@ import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from .lake_remote import remote_frame
 from .schema import DEAD, LABELS, PUBLICATIONS, ddl
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ TABLES: dict[str, TableSpec] = {
     ),
 }
 """Those that every lake has; others are added by who writes them (`Lake.table` with a spec)."""
+OTHERS = ("subscriptions", "windows")
+"""These, that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +159,20 @@ class Lake:
         return f"{self.place.rstrip('/')}/{name}"
 
     def names(self) -> list[str]:
-        """Of the tables that exist; in an object store, of those that every lake has."""
-        if not self.is_folder:
-            try:
-                return sorted(name for name in TABLES if DeltaTable.is_deltatable(self.path(name), self._options))
-            except (DeltaError, OSError) as error:
-                raise LakeError(f"the lake {self.place}: {error}") from error
-        return sorted(each.parent.name for each in Path(self.place).glob("*/_delta_log"))
+        """Of the tables that exist."""
+        if self.is_folder:
+            return sorted(each.parent.name for each in Path(self.place).glob("*/_delta_log"))
+        return sorted(name for name in (*TABLES, *OTHERS) if self._is_there(name))
+
+    def _is_there(self, name: str) -> bool:
+        """(deltalake's own question stops all threads until it is answered.)"""
+        try:
+            DeltaTable(self.path(name), storage_options=self._options)
+        except TableNotFoundError:
+            return False
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the lake {self.place}: {error}") from error
+        return True
 
     def table(self, name: str, spec: TableSpec | None = None) -> DeltaTable:
         """A table as it is now; it is made if it is not there and how is known."""
@@ -372,9 +382,15 @@ class Lake:
         files = pa.fs.SubTreeFileSystem(self.path(name), pa.fs.LocalFileSystem())
         return table.to_pyarrow_dataset(filesystem=files)
 
-    def frame(self, spark: SparkSession, name: str = OBSERVATIONS) -> DataFrame:
-        """The table as it is now, for Spark."""
+    def frame(
+        self, spark: SparkSession, name: str = OBSERVATIONS, columns: Sequence[str] = (), where: Any = None
+    ) -> DataFrame:
+        """The table as it is now, for Spark. What of it is needed Spark finds out by itself, but where it is in an
+        object store: there `columns` and `where`, a condition of pyarrow, say it."""
         table = self.table(name)
+        if not self.is_folder:
+            columns = columns or [field.name for field in table.schema().fields]
+            return remote_frame(spark, table, self._options, list(columns), where)
         schema = ddl(pa.schema(table.schema().to_arrow()))
         files = table.file_uris()
         if not files:

@@ -148,9 +148,10 @@ class _Run:
 
     @staticmethod
     def _open(place: str) -> Lake:
-        if "://" not in place and not (Path(place).expanduser() / OBSERVATIONS / "_delta_log").is_dir():
+        lake = Lake(place if "://" in place else Path(place).expanduser().absolute())
+        if OBSERVATIONS not in lake.names():
             raise ReplayError(f"there is no lake in {place}: spinney pipeline makes one; --lake says where it is")
-        return Lake(place if "://" in place else Path(place).expanduser().absolute())
+        return lake
 
     def _read_wanted(self) -> Wanted:
         text, now = self._options.subscription, time.time()

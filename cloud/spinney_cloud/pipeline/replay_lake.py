@@ -33,6 +33,8 @@ class Earlier:
 
     def is_whole(self) -> bool:
         """Whether nothing is missing at its beginning, nor between it and the log."""
+        if OBSERVATIONS not in self._lake.names():
+            return False
         state, before = self._lake.state(OBSERVATIONS), self._wanted.before
         if state.first is None or before is None or state.sequence < before - 1:
             return False

@@ -179,7 +179,7 @@ def _readings(lake: Lake, data: Any, date: dt.date, wanted: Wanted) -> int:
     actions = pa.table(lake.table(OBSERVATIONS).get_add_actions(flatten=True))
     of_day = actions.filter(pc.equal(actions["partition.date"], pa.scalar(date)))
     whole = {unquote(file["path"]): file["num_records"] for file in of_day.to_pylist() if _is_whole(file, wanted)}
-    mine = _times(wanted) & (ds.field("tenant") == wanted.tenant)
+    mine = times(wanted) & (ds.field("tenant") == wanted.tenant)
     others = (each for each in data.get_fragments(within(wanted, date) & mine) if each.path not in whole)
     return int(sum(whole.values()) + sum(each.count_rows(filter=mine) for each in others))
 
@@ -231,10 +231,11 @@ _ATTRIBUTES_ONCE = [name for name in ATTRIBUTES if name not in ("id", "source")]
 
 def within(wanted: Wanted, date: dt.date) -> Any:
     """A condition on the lake's columns."""
-    return (ds.field("date") == date) & _times(wanted)
+    return (ds.field("date") == date) & times(wanted)
 
 
-def _times(wanted: Wanted) -> Any:
+def times(wanted: Wanted) -> Any:
+    """As `within`, whatever the day."""
     found = (ds.field("arrival") >= wanted.since) & (ds.field("arrival") < wanted.until)
     return found if wanted.before is None else found & (ds.field("log_seq") < wanted.before)
 

@@ -22,8 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from spinney import StateSubscription, TopKSubscription
 
 from .columns import compile_filter, where
+from .columns_bounds import implied
 from .lake import LOG_RECORDS, Lake
-from .replay_rows import ATTRIBUTES, NO_ROW, NUMBERS, Wanted, days, within
+from .replay_rows import ATTRIBUTES, NO_ROW, NUMBERS, Wanted, days, times, within
 from .schema import LABELS
 
 BATCH_ROWS = 10_000
@@ -34,12 +35,23 @@ _ORDER = ("log_seq", "log_row")
 
 def spark_tables(spark: SparkSession, lake: Lake, wanted: Wanted) -> Iterator[pa.Table]:
     """As replay_rows.tables, with no more of what does not match than the times of records, where they count."""
-    frame = _range(lake.frame(spark), wanted)
+    frame = _range(lake.frame(spark, where=_pushed(wanted)), wanted)
     found = _examined(frame, wanted) if wanted.drops_late else _matching(frame, wanted)
     found = found.select(*NUMBERS, *_PAYLOAD, F.lit(True).alias("hit"))
     if _times_count(lake, wanted):
         found = found.unionByName(_times(frame), allowMissingColumns=True)
     yield from _in_order(found)
+
+
+def _pushed(wanted: Wanted) -> Any:
+    """What of it pyarrow can say, for lakes that Spark does not read by itself."""
+    first, last = wanted.days()
+    found = (ds.field("date") >= first) & (ds.field("date") <= last) & times(wanted)
+    if wanted.all_records:
+        return found
+    bounds = implied(wanted.feed, ds.field)
+    mine = ds.field("tenant") == wanted.tenant
+    return found & mine if bounds is None else found & mine & bounds
 
 
 def _range(frame: DataFrame, wanted: Wanted) -> DataFrame:

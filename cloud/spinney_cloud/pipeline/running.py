@@ -11,9 +11,10 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyspark
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships without types
 from pyspark.sql import SparkSession
 
 from ..data_dir import HeldError, hold
@@ -154,6 +155,23 @@ def _make(folder: Path) -> None:
         raise PlaceError(f"{folder} holds other things ({min(names)}): choose another folder with --lake")
 
 
+def check_checkpoint(spark: SparkSession, place: str) -> None:
+    """PlaceError if Spark cannot write there: it, and not deltalake, keeps the checkpoints of matching."""
+    scheme, is_url, _ = place.partition("://")
+    if not is_url:
+        return
+    jvm: Any = spark._jvm
+    java: Any = spark._jsc
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, java.hadoopConfiguration())
+    except Py4JJavaError as error:
+        raise PlaceError(
+            f"the checkpoints cannot be in {place}: this Spark has no file system for {scheme}://. Choose a folder "
+            f"with --checkpoints, one that all machines of the cluster share, or give Spark the file system by --conf "
+            f"(for S3: hadoop-aws in spark.jars.packages, and s3a://)"
+        ) from error
+
+
 class Run:
     """One life of a pipeline's parts. `session` gives the session, and may have to start Java for it."""
 
@@ -177,6 +195,8 @@ class Run:
         with held(job.lake):
             check_start(job.open_lake(), job.plan)  # before Java is started, which takes a while
             spark = self._session()
+            if job.matching is not None:
+                check_checkpoint(spark, job.matching.checkpoint)
             self.ingest = Ingest(spark, job.open_lake(), job.plan)
             self.maintenance = Maintenance(job.open_lake(), job.policy)
             parts: list[Part] = [self.ingest]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -120,7 +121,9 @@ def whole_from(lake: Lake) -> float:
 
 def _rows(spark: SparkSession, lake: Lake, task: Task) -> DataFrame:
     """A row for each number of a reading that lies in the windows."""
-    frame = lake.frame(spark)
+    begin = min([task.since, *(place.start for place in task.late)])
+    arrived = (ds.field("date") >= _date(begin)) & (ds.field("arrival") >= begin - AHEAD_SECONDS)
+    frame = lake.frame(spark, columns=_COLUMNS, where=arrived & (ds.field("log_seq") <= task.upto))
     whole = whole_from(lake)  # of this version, or a newer one: days may go at any time
     frame = frame.where(F.col("log_seq") <= task.upto).withColumn("event", event_time())
     frame = frame.where((F.col("event") >= F.col("arrival") - KEPT_SECONDS) & (F.col("event") < task.until))
@@ -128,7 +131,7 @@ def _rows(spark: SparkSession, lake: Lake, task: Task) -> DataFrame:
     rows = _placed(fresh, task)
     if task.late:
         places = pa.Table.from_pylist([place._asdict() for place in sorted(task.late)])
-        earlier = _from(frame, min(place.start for place in task.late)).where(F.col("event") < task.since)
+        earlier = _from(frame, begin).where(F.col("event") < task.since)
         again = F.broadcast(spark.createDataFrame(places))
         rows = rows.unionByName(_placed(earlier, task).join(again, [*Place._fields], "left_semi"))
     rows = rows.where(F.col("start") >= whole)
@@ -136,13 +139,16 @@ def _rows(spark: SparkSession, lake: Lake, task: Task) -> DataFrame:
 
 
 _READING = ("source", "event", "arrival", "log_seq", "log_row")
+_COLUMNS = ("tenant", "type", "cell", "numbers", "source", "time", "arrival", "log_seq", "log_row", "date")
 
 
 def _from(frame: DataFrame, start: int) -> DataFrame:
     """What may be of this time: nothing arrives before its time, but for clocks that are ahead."""
-    arrival = start - AHEAD_SECONDS
-    first = dt.datetime.fromtimestamp(max(arrival, 0.0), dt.UTC).date()
-    return frame.where((F.col("date") >= F.lit(first)) & (F.col("arrival") >= arrival))
+    return frame.where((F.col("date") >= F.lit(_date(start))) & (F.col("arrival") >= start - AHEAD_SECONDS))
+
+
+def _date(start: float) -> dt.date:
+    return dt.datetime.fromtimestamp(max(start - AHEAD_SECONDS, 0.0), dt.UTC).date()
 
 
 def _placed(frame: DataFrame, task: Task) -> DataFrame:
