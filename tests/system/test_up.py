@@ -151,6 +151,19 @@ def test_ctrl_c_leaves_nothing_running_and_the_next_one_goes_on(tmp_path: Path) 
         assert all_gone(family)
 
 
+def test_whose_terminal_is_gone_stops_in_order(tmp_path: Path) -> None:
+    command = [*UP, "--data", str(tmp_path), *FEW, *PORTS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout
+        assert next((line for line in process.stdout if line.startswith("ready: ")), None)
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.stdout.close()
+        process.send_signal(signal.SIGHUP)
+        process.wait(DEADLINE_SECONDS)
+    assert all_gone(family)
+    assert "supervisor: stopped" in (tmp_path / "log/cloud.log").read_text()
+
+
 def test_killed_at_once_it_leaves_nothing_running(tmp_path: Path) -> None:
     with Up(tmp_path / "data").begin() as up:
         wait_until(lambda: "waiting for" in up.said or up.ready_line or len(up.family()) >= 2, "some parts")

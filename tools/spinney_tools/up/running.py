@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 import webbrowser
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -166,7 +167,10 @@ class _Run:
 
     @staticmethod
     def _say(text: str) -> None:
-        print(f"spinney up: {text}", flush=True)
+        with suppress(
+            OSError
+        ):  # whoever closed the terminal, or has read enough, wants it stopped in order all the same
+            print(f"spinney up: {text}", flush=True)
 
 
 def _sentence(sid: str, notification: dict[str, Any]) -> str:
