@@ -6,15 +6,19 @@ import argparse
 
 from .acl import MQTT_USER
 
+MEMORY_LIMIT = 1 << 30
+MESSAGE_SIZE = 4 << 20
+"""Bytes, unless said otherwise."""
+
 MOSQUITTO = """\
 # For Spinney: all that mosquitto needs to be told beside persistence_location. Name it in mosquitto.conf by
 # include_dir, or give it to `mosquitto -c`.
 
 # A client that is away keeps its session; the gateway must find all that came meanwhile.
 persistence true
-# Whole messages are written down at every change. Without these two, kill -9 loses all since the last half hour;
-# with them, at most the last change. What the gateway has answered with `stored` is safe in any case.
-autosave_on_changes true
+# All is written down each second. Without this, kill -9 loses all since the last half hour; with it, at most the last
+# second. What the gateway has answered with `stored` is safe in any case. (Not autosave_on_changes: whatever waits for
+# anybody would be written anew for each message, and some dozens a second would be all that comes through.)
 autosave_interval 1
 # Beyond its queue mosquitto acknowledges a message and drops it: no limit for what waits for the gateway...
 max_queued_messages 0
@@ -80,20 +84,29 @@ def main(arguments: list[str]) -> int:
         metavar="[ADDRESS:]PORT",
         help="for Spinney's own processes, with --acl (default: %(default)s)",
     )
-    parser.add_argument("--memory-limit", type=int, default=1 << 30, metavar="BYTES", help="default: %(default)s")
-    parser.add_argument("--message-size", type=int, default=4 << 20, metavar="BYTES", help="default: %(default)s")
+    parser.add_argument("--memory-limit", type=int, default=MEMORY_LIMIT, metavar="BYTES", help="default: %(default)s")
+    parser.add_argument("--message-size", type=int, default=MESSAGE_SIZE, metavar="BYTES", help="default: %(default)s")
     options = parser.parse_args(arguments)
-    text = MOSQUITTO.format(
-        memory_limit=options.memory_limit, message_size=options.message_size, access=_access(options)
-    )
-    print(text, end="")
+    print(_mosquitto(_access(options), options.memory_limit, options.message_size), end="")
     return 0
+
+
+def open_mosquitto(listen: str) -> str:
+    """What is printed without users."""
+    return _mosquitto(_open(listen))
+
+
+def _mosquitto(access: str, memory_limit: int = MEMORY_LIMIT, message_size: int = MESSAGE_SIZE) -> str:
+    return MOSQUITTO.format(memory_limit=memory_limit, message_size=message_size, access=access)
+
+
+def _open(listen: str) -> str:
+    return OPEN.format(listen=_listener(listen), server=_server(listen))
 
 
 def _access(options: argparse.Namespace) -> str:
     if options.acl is None:
-        listen = options.listen or "127.0.0.1:1883"
-        return OPEN.format(listen=_listener(listen), server=_server(listen))
+        return _open(options.listen or "127.0.0.1:1883")
     return SECURED.format(
         acl=options.acl,
         listen=_listener(options.listen or "1883"),

@@ -20,10 +20,11 @@ import orjson
 import psutil
 from clouds import Cloud, alive, kill
 from engine_logs import NaiveReader, whole
-from servers import HOST, NatsServer, free_ports
+from servers import HOST, MosquittoServer, NatsServer, free_ports
 
 from spinney import Publisher
 from spinney_cloud import notes, records
+from spinney_cloud.conf_command import open_mosquitto
 from spinney_cloud.configuration import PREFIX
 from spinney_cloud.engine import Engine
 from spinney_cloud.failpoints import VARIABLE
@@ -81,14 +82,20 @@ async def until(holds: Callable[[], Any], what: str, seconds: float = SECONDS) -
 
 
 class Stand:
-    """A cloud and its nats-server, on ports that stay, with failpoints that can be set while it runs."""
+    """A cloud and its servers, on ports that stay, with failpoints that can be set while it runs.
 
-    def __init__(self, folder: Path, *, program: list[str] | None = None, **settings: object) -> None:
+    `mosquitto`: that is the MQTT server, as `spinney cloud conf mosquitto` has it; else nats-server is.
+    """
+
+    def __init__(
+        self, folder: Path, *, program: list[str] | None = None, mosquitto: bool = False, **settings: object
+    ) -> None:
         self.folder = folder
         self.nats = NatsServer(folder / "nats", ack_wait="5s")
         text = (self.nats.folder / "nats.conf").read_text()
         text = text.replace("max_ack_pending: 1000", f"max_ack_pending: {ACK_PENDING}")
         (self.nats.folder / "nats.conf").write_text(text)
+        self.mqtt = _mosquitto(folder / "mosquitto") if mosquitto else self.nats
         (http,) = free_ports(1)
         self.http = f"http://{HOST}:{http}"
         self._failpoint = folder / "failpoint"
@@ -96,7 +103,7 @@ class Stand:
         variables = {f"{PREFIX}{name.upper()}": value for name, value in given.items()}
         variables[VARIABLE] = f"@{self._failpoint}"
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *(program or REAL)]
-        servers = ("--nats", self.nats.url, "--mqtt", f"mqtt://{HOST}:{self.nats.mqtt_port}")
+        servers = ("--nats", self.nats.url, "--mqtt", f"mqtt://{HOST}:{self.mqtt.mqtt_port}")
         self.cloud = Cloud(folder / "data", program=command, ports=("--http-port", str(http), *servers))
 
     def reach_by(self, nats: Wire, mqtt: Wire) -> None:
@@ -107,6 +114,8 @@ class Stand:
 
     def start(self) -> None:
         self.nats.start()
+        if self.mqtt.process is None:
+            self.mqtt.start()
         self.cloud.start()
 
     def stop(self) -> None:
@@ -114,10 +123,11 @@ class Stand:
         if self.cloud.process is not None:
             with suppress(psutil.NoSuchProcess):
                 self.cloud._end()
-        self.nats.kill()
+        for server in {self.nats, self.mqtt}:
+            server.kill()
 
     def kill_all(self) -> None:
-        """The supervisor, all its processes and nats-server; and start again."""
+        """The supervisor, all its processes and nats-server; and start again. A mosquitto is not ours."""
         family = self.cloud.family()
         kill(self.cloud.pid)
         self.nats.kill()
@@ -149,6 +159,14 @@ class Stand:
         """The last words of all processes, for whoever must understand a failure."""
         said = self.cloud.said.splitlines()[-80:]
         return "\n".join(["---- cloud", *said, "---- nats-server", *self.nats.log().splitlines()[-15:]])
+
+
+def _mosquitto(folder: Path) -> MosquittoServer:
+    server = MosquittoServer(folder)
+    text = open_mosquitto(f"{HOST}:{server.mqtt_port}")
+    assert "max_inflight_messages 1000" in text
+    server.configure(text.replace("max_inflight_messages 1000", f"max_inflight_messages {ACK_PENDING}"))
+    return server
 
 
 @asynccontextmanager
@@ -443,7 +461,7 @@ class Load:
     """Publishers, subscribers and a reader of events, all the while."""
 
     def __init__(self, stand: Stand, seed: int) -> None:
-        port = stand.nats.mqtt_port
+        port = stand.mqtt.mqtt_port
         self.stand = stand
         self.sources = [Source(port, name, seed + place) for place, name in enumerate(("kit", "lab"))]
         self.listeners = [Listener(port, name) for name in ("ana", "ben")]
@@ -534,7 +552,7 @@ class Load:
         """What the killed publisher has left behind goes out with the next one of its name."""
 
         def send() -> None:
-            server = f"mqtt://{HOST}:{self.stand.nats.mqtt_port}"
+            server = f"mqtt://{HOST}:{self.stand.mqtt.mqtt_port}"
             with Publisher("pam", server=server, outbox=self.stand.folder / "outbox", resend_seconds=2.0) as pam:
                 pam.flush(SECONDS)
 

@@ -49,11 +49,11 @@ async def strike(load: Load, stand: Stand, victim: str) -> None:
         await asyncio.to_thread(stand.strike, victim)
 
 
-async def rounds(folder: Path, victims: list[str], seed: int) -> None:
+async def rounds(folder: Path, victims: list[str], seed: int, *, mosquitto: bool = False) -> None:
     """Kill one after the other, each at a random moment after all goes on again."""
     random_ = random.Random(seed)
     print(f"seed {seed}: {', '.join(victims)}")
-    async with standing(folder) as stand, loading(stand, seed) as load:
+    async with standing(folder, mosquitto=mosquitto) as stand, loading(stand, seed) as load:
         began = monotonic()
         await load.goes_on()
         for number, victim in enumerate(victims):
@@ -79,7 +79,18 @@ def test_killed_at_the_worst_moments_nothing_is_lost(tmp_path: Path) -> None:
     run(rounds(tmp_path, list(WORST), seed_of_today()))
 
 
+@pytest.mark.slow
+@pytest.mark.needs("mosquitto")
+def test_with_mosquitto_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
+    """Of ours, that is; what mosquitto itself may lose is in the README."""
+    seed = seed_of_today()
+    random_ = random.Random(seed)
+    victims = ["delivery.acknowledged", *random_.sample(("gateway", "gateway.stored", "nats-server", "all"), 2)]
+    run(rounds(tmp_path, victims, seed, mosquitto=True))
+
+
 @pytest.mark.soak
+@pytest.mark.parametrize("mosquitto", [False, pytest.param(True, marks=pytest.mark.needs("mosquitto"))])
 @pytest.mark.parametrize("victim", [*VICTIMS, *FAILPOINTS])
-def test_killed_twenty_times_nothing_is_lost(tmp_path: Path, victim: str) -> None:
-    run(rounds(tmp_path, [victim] * 20, seed_of_today()), 1800.0)
+def test_killed_twenty_times_nothing_is_lost(tmp_path: Path, victim: str, mosquitto: bool) -> None:
+    run(rounds(tmp_path, [victim] * 20, seed_of_today(), mosquitto=mosquitto), 1800.0)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from servers import MosquittoServer, free_ports
+from servers import HOST, MosquittoServer, free_ports
 
 from spinney_cloud import acl_command, conf_command, users_command
 from spinney_cloud import users as users_module
+from spinney_cloud.mqtt import MqttClient
 from spinney_cloud.users import Users
 
 Run = Callable[..., int]
@@ -102,3 +104,40 @@ def test_mosquitto_takes_what_the_commands_write(user: Run, tmp_path: Path, caps
     with MosquittoServer(tmp_path / "again", extra=said) as server:
         assert "rror" not in server.log()
         assert "Unknown" not in server.log()
+
+
+@pytest.mark.needs("mosquitto")
+def test_mosquitto_writes_down_what_waits_by_the_second_and_not_by_the_message(tmp_path: Path) -> None:
+    """Each time it writes all: by the message, some dozens a second would be all that comes through."""
+    count = 300
+    saved = "Saving in-memory database"
+
+    async def test(server: MosquittoServer) -> None:
+        got: list[bytes] = []
+        ana = MqttClient(HOST, server.mqtt_port, "ana", on_message=lambda message: got.append(message.payload))
+        kit = MqttClient(HOST, server.mqtt_port, "kit", clean=True)
+        await ana.start()
+        assert await ana.subscribe("spinney/ana/note/+") == (1,)
+        await ana.close()
+        await kit.start()
+        for number in range(count):
+            await kit.publish("spinney/ana/note/air", b"%d" % number)
+        await kit.drain()
+        await kit.close()
+        before = server.log().count(saved)
+        assert before < count / 3
+        while server.log().count(saved) < before + 2:  # one of them began after the last message
+            await asyncio.sleep(0.05)
+        server.kill()
+        server.start()
+        ana = MqttClient(HOST, server.mqtt_port, "ana", on_message=lambda message: got.append(message.payload))
+        await ana.start()
+        while len(got) < count:
+            await asyncio.sleep(0.01)
+        assert got == [b"%d" % number for number in range(count)]
+        await ana.close()
+
+    ours = MosquittoServer(tmp_path / "mosquitto")
+    ours.configure(conf_command.open_mosquitto(f"{HOST}:{ours.mqtt_port}"))
+    with ours as server:
+        asyncio.run(asyncio.wait_for(test(server), 120))
