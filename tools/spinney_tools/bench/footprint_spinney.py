@@ -4,7 +4,7 @@ What decides is the real thing, in virtual time and without a network: of the cl
 announcement, of the mobile broker its announcer, presence, leases, decider, taking and the plan of a mote's table, of
 the mote the firmware's table, machine and ring. Payloads are what these make. What is simpler than life: the network
 takes no time and loses nothing, so that each reading goes up alone, as it would from one mote on a phone; a phone looks
-where it is every five seconds instead of four times a second. A test compares the counts with a mobile broker, a cloud
+where it is every four seconds instead of four times a second. A test compares the counts with a mobile broker, a cloud
 broker and a mote that really run.
 """
 
