@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from .cloud_activation import activation_ms
 from .machine import describe
 from .running_cloud import RunningCloud, bare_nats_server, running_cloud
 from .stuck import Stuck
@@ -34,6 +35,8 @@ P99_MS = 8.0
 """The chain may take so much longer than the bare server."""
 SHARE = 0.6
 """Of the rate at which the server delivers to a subscriber on paho that discards everything."""
+ACTIVE_MS = 100.0
+"""From a subscription, or a broker's move, to the broker's activation."""
 MANY_SECONDS = 20.0
 MANY_BYTES = 1024
 """For each of many subscriptions, in all our processes together."""
@@ -53,6 +56,8 @@ class Measurement:
         limits = (
             ("p50 above the bare server's, in ms", f["chain_p50_ms"] - f["bare_p50_ms"], P50_MS),
             ("p99 above the bare server's, in ms", f["chain_p99_ms"] - f["bare_p99_ms"], P99_MS),
+            ("ms until a subscription is active", f["subscribed_ms"], ACTIVE_MS),
+            ("ms until a moved broker's set is another", f["moved_ms"], ACTIVE_MS),
             ("seconds for 100,000 subscriptions", f["many_s"], MANY_SECONDS),
             ("bytes for each of them", self.bytes_each, MANY_BYTES),
         )
@@ -79,6 +84,8 @@ def measure(progress: Progress) -> Measurement:
         asyncio.run(_subscribe(cloud.mqtt_port, "many", SUBSCRIPTIONS))
         progress("measuring latency")
         figures |= _latencies(bare, cloud)
+        progress("measuring activation")
+        figures |= asyncio.run(activation_ms(cloud.mqtt_port))
         progress("measuring single readings")
         figures |= _singles(bare, cloud)
     with running_cloud() as cloud:
@@ -346,6 +353,13 @@ def table(found: Measurement) -> Table:
             f"+{P50_MS} ms",
         ),
         ("the same, p99", f"{number(f['bare_p99_ms'])} ms", f"{number(f['chain_p99_ms'])} ms", f"+{P99_MS} ms"),
+        (
+            "a new subscription is active on the broker that matters",
+            "",
+            f"{number(f['subscribed_ms'])} ms",
+            f"{ACTIVE_MS:g} ms",
+        ),
+        ("a moved broker has its other set", "", f"{number(f['moved_ms'])} ms", f"{ACTIVE_MS:g} ms"),
         (
             f"single readings through one connection (the publisher alone: {number(f['published_per_s'])}/s)",
             f"{number(f['discarded_per_s'])}/s",
