@@ -250,11 +250,11 @@ class Rule:
     name: str
     """What the counts call it."""
     when: FilterText = "TRUE"
-    """Which readings it is for; `source`, `lat`, `long` and all attributes may be in it."""
+    """Which readings it is for; `source`, `lat`, `long`, `cell` and all attributes may be in it."""
     hours: str | None = None
     """Only at these hours of the local day, such as 22:00-06:30."""
     share: Literal["never", "coarse", "only"] = "never"
-    """never: stop them; coarse: place only as a cell's middle; only: just these attributes."""
+    """never: stop them; coarse: place only as a cell's middle, and no raw; only: just these attributes."""
     attributes: tuple[str, ...] = ()
     """For `only`."""
     resolution: Whole | None = None
@@ -338,7 +338,7 @@ class Watchdog:
     silent: Seconds = 120.0
     """Without any advert for so long: scan anew; twice that: reset the adapter; four times: exit for systemd."""
     reset: str | None = None
-    """The command that resets an adapter, {adapter} in it; what is installed of btmgmt, hciconfig unless given."""
+    """The command that resets an adapter, {adapter} in it. Unless given: busctl, hciconfig, btmgmt, until one works."""
     exit: bool = True
     """false: never exit because of an adapter."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,14 @@ from typing import Any
 import pytest
 
 from spinney.configuring import ConfigurationError
+from spinney_mobile.cells import H3
 from spinney_mobile.configuration import KEYS, MISSING, configure
+from spinney_mobile.rules import Rules
 from spinney_mobile.sample_config import sample_config
 from spinney_mobile.setting_types import help_of, members, sections_of
 from spinney_mobile.settings import AcquireMqtt, AcquireSerial, AcquireSimulator, Settings
+
+README = Path(__file__).parents[2] / "mobile_broker" / "README.md"
 
 
 def problems(text: str, tmp_path: Path, **more: Any) -> list[str]:
@@ -34,6 +39,15 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     assert found.sources["name"] == f"{file}:1: name"
     assert found.sources["send"] == "environment SPINNEY_MOBILE__SEND"
     assert found.sources["outbox.max_age"] == "--outbox-max-age"
+
+
+def test_what_the_readme_shows_of_the_file_is_taken(tmp_path: Path) -> None:
+    shown = re.findall(r"```toml\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(shown) >= 2
+    for number, text in enumerate(shown):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        Rules(configure({}, {}, file).settings.rule, grid=H3, resolution=9)
 
 
 def test_the_environment_names_the_file(tmp_path: Path) -> None:

@@ -64,7 +64,10 @@ def picture(**more: Any) -> Status:
                 called="hut",
                 place={"lat": 45.815, "long": 15.977},
                 mote={
-                    **{"connected": False, "waiting": True, "filters": 2, "sampling": False},
+                    "connected": False,
+                    "waiting": True,
+                    "filters": 2,
+                    "sampling": False,
                     "here": [{"why": "the mote does not know lat", "count": 3, "text": "lat > 45"}],
                 },
             ),
