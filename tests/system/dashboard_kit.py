@@ -35,9 +35,12 @@ expect.set_options(timeout=WAIT_MS)
 
 
 class City:
-    """Three mobile brokers with sources around each, and what these measure; the same for the same seed."""
+    """Three mobile brokers with sources around each, and what these measure; the same for the same seed.
 
-    def __init__(self, cloud: Cloud, sources: int = 48, seed: int = 7) -> None:
+    Of the sources some may be quiet, here and there: announced, and never with anything to tell.
+    """
+
+    def __init__(self, cloud: Cloud, sources: int = 48, seed: int = 7, quiet: int = 0) -> None:
         self._cloud = cloud
         chance = random.Random(seed)
         self.brokers = {
@@ -52,6 +55,7 @@ class City:
                 round(lat + chance.gauss(0, 0.0018), 6),
                 round(long + chance.gauss(0, 0.0027), 6),
             )
+        self._quiet = set(random.Random(seed).sample(list(self.places), quiet))
         self._chance = chance
         self.round = 0
 
@@ -94,6 +98,8 @@ class City:
         self.round += 1
         found = []
         for i, (source, (broker, lat, long)) in enumerate(self.places.items()):
+            if source in self._quiet:
+                continue
             dirt = 60 * math.exp(-(((lat - CENTRE[0]) / 0.003) ** 2) - (((long - CENTRE[1]) / 0.004) ** 2))
             wave = math.sin(self.round / 5 + i)
             found.append(

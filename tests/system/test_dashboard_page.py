@@ -21,6 +21,8 @@ from servers import HOST, free_ports
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 
 VIEWS = ("map", "sources", "subscriptions", "notifications", "savings", "health")
+QUIET = 16
+"""Sources of 48."""
 SETTINGS: dict[str, Any] = {"dashboard": {"tiles": ""}}
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
@@ -50,7 +52,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture(scope="module")
 def city(running: Cloud) -> City:
     """Announced, subscribed to, and heard."""
-    city = City(running)
+    city = City(running, quiet=QUIET)
     city.announce()
     announced(running)
     subscribe(running, "smog", "WHEN NO2 > 60 UNTIL NO2 <= 50")
@@ -67,7 +69,7 @@ def look_around(visit: Visit, view: str) -> None:
     expect(section).to_be_visible()
     match view:
         case "map":
-            expect(page.locator("#figures")).to_contain_text("48")
+            expect(page.locator("#figures")).to_contain_text(f"{QUIET} with nothing to tell")
             expect(page.locator(".broker-mark")).to_have_count(len(NAMES))
             expect(page.locator("#latest-body .told").first).to_be_visible()
         case "sources":
