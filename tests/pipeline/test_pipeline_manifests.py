@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
-from kit import city, make_log, put
+from kit import city, make_log, put, wait_until
 from servers import NatsServer, free_ports
+from test_lake import fill
 
 from spinney_cloud.pipeline import command
 from spinney_cloud.pipeline.lake import Lake
@@ -24,6 +26,7 @@ yaml = pytest.importorskip("yaml", reason="needs PyYAML")
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cloud/kubernetes"
 FILES = ("pipeline.yaml", "pipeline-cluster.yaml")
+CONNECT = "pipeline-connect.yaml"
 PIPELINE = [sys.executable, "-m", "spinney_tools", "pipeline"]
 SPARK_SECONDS = 300.0
 
@@ -56,9 +59,10 @@ def test_what_the_driver_is_told_holds(file: str) -> None:
     assert found.policy.retain_days == 365
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [*FILES, CONNECT])
 def test_labels_volumes_and_secrets_go_together(file: str) -> None:
-    claims = {each["metadata"]["name"] for each in objects(file) if each["kind"] == "PersistentVolumeClaim"}
+    beside = [*objects(file), *(objects("pipeline-cluster.yaml") if file == CONNECT else ())]
+    claims = {each["metadata"]["name"] for each in beside if each["kind"] == "PersistentVolumeClaim"}
     for each in objects(file):
         if each["kind"] == "Deployment":
             spec = each["spec"]
@@ -100,6 +104,22 @@ def test_the_worker_and_the_driver_find_the_master() -> None:
     assert arguments("pipeline-cluster.yaml", "spinney-spark-worker")[-1] == address
     assert f"--master={address}" in arguments("pipeline-cluster.yaml", "spinney-pipeline")
     assert arguments("pipeline-cluster.yaml", "spinney-spark-master")[0] in CLASSES
+
+
+def test_connect_is_an_application_of_the_cluster_that_only_reads_the_lake() -> None:
+    words = arguments(CONNECT, "spinney-spark-connect")
+    assert words[0] in CLASSES
+    driver = arguments("pipeline-cluster.yaml", "spinney-pipeline")
+    assert [word for word in words if word.startswith("--master=")] == [
+        word for word in driver if word.startswith("--master=")
+    ]
+    service, policy = objects(CONNECT)[:2]
+    [container] = pods(CONNECT)["spinney-spark-connect"]["containers"]
+    port = service["spec"]["ports"][0]["port"]
+    assert f"--conf=spark.connect.grpc.binding.port={port}" in words
+    assert container["ports"] == [{"name": "connect", "containerPort": port}]
+    assert policy["spec"]["podSelector"]["matchLabels"] == service["spec"]["selector"]
+    assert {"name": "lake", "mountPath": "/lake", "readOnly": True} in container["volumeMounts"]
 
 
 # ---- run, as far as one machine goes
@@ -151,6 +171,49 @@ def test_spark_submit_fills_the_lake(nats: NatsServer, tmp_path: Path) -> None:
     command_line = [str(ROOT / "cloud/spark-submit.sh"), *words]
     subprocess.run(command_line, env=environment, cwd=tmp_path, check=True, timeout=SPARK_SECONDS)
     assert Lake(tmp_path / "lake").state("observations").rows == 600
+
+
+READING = """
+import sys
+from pathlib import Path
+from spinney import parse_filter
+from spinney.filter_bytes import filter_bytes
+from spinney_cloud.pipeline.lake import Lake
+from spinney_cloud.pipeline.matching import match_frame
+from spinney_cloud.pipeline.session import session
+from spinney_cloud.pipeline.source import register
+master, log, lake = sys.argv[1:]
+spark = session("notebook", Path(), master=master)
+register(spark)
+print(spark.read.format("spinney").option("url", log).load().count())
+frame = Lake(lake).frame(spark)
+print(frame.count(), match_frame(frame, {"high": filter_bytes(parse_filter("NO2 > 40"))}).count())
+"""
+
+
+@pytest.mark.soak
+def test_a_notebook_reads_over_connect(nats: NatsServer, tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="needs pyspark[connect]")
+    make_log(nats)
+    put(nats, city(3))
+    fill(Lake(tmp_path / "lake"), days=1, batches=2)
+    rows = Lake(tmp_path / "lake").dataset().to_table(columns=["numbers"]).to_pylist()
+    high = sum(dict(row["numbers"])["NO2"] > 40 for row in rows)
+    [port] = free_ports(1)
+    changes = {"--master=spark://spinney-spark-master:7077": "--master=local[2]"}
+    changes["--conf=spark.driver.host=$(POD_IP)"] = "--conf=spark.connect.grpc.binding.address=127.0.0.1"
+    changes["--conf=spark.connect.grpc.binding.port=15002"] = f"--conf=spark.connect.grpc.binding.port={port}"
+    environment = {**os.environ, "SPINNEY_CLOUD__DATA": str(tmp_path / "data")}
+    with here(CONNECT, "spinney-spark-connect", changes, environment):
+        wait_until(lambda: answers(port), "Spark Connect", SPARK_SECONDS)
+        words = [sys.executable, "-c", READING, f"sc://127.0.0.1:{port}", nats.url, str(tmp_path / "lake")]
+        read = subprocess.run(words, capture_output=True, text=True, timeout=SPARK_SECONDS, check=False)
+    assert read.stdout.split() == ["60", "80", str(high)], read.stderr
+
+
+def answers(port: int) -> bool:
+    with closing(socket.socket()) as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_spark_submit_says_what_it_needs() -> None:

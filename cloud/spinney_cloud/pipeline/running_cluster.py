@@ -1,4 +1,4 @@
-"""`spinney pipeline master` and `worker`: Spark's own cluster, on the Java and with the packages that this one has."""
+"""`spinney pipeline master`, `worker` and `connect`: Spark's own, on the Java and with the packages that are here."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from .session import prepare
 CLASSES = {
     "master": "org.apache.spark.deploy.master.Master",
     "worker": "org.apache.spark.deploy.worker.Worker",
+    "connect": "org.apache.spark.sql.connect.service.SparkConnectServer",
 }
+"""The last is an application of a cluster: it is submitted."""
 ELSEWHERE = "spark://"
 """Not within this machine: so nothing is bound to loopback."""
 
 
 def become(verb: str, *arguments: str) -> NoReturn:
-    """Be a master or a worker from now on, with Spark's own arguments."""
+    """Be a master, a worker or a Connect server from now on, with Spark's own arguments."""
     data = configure({}, os.environ).settings.data
     prepare(data / "run" / "spark", ELSEWHERE)
     os.environ.setdefault("SPARK_WORKER_DIR", str(data / "run" / "work"))
     home = Path(pyspark.__file__).parent
     os.environ["SPARK_HOME"] = str(home)
-    program = str(home / "bin" / "spark-class")
-    os.execv(program, [program, CLASSES[verb], *arguments])  # noqa: S606  # it is to take over, signals included
+    submit = ["spark-submit", "--class"] if verb == "connect" else ["spark-class"]
+    program = str(home / "bin" / submit[0])
+    os.execv(program, [program, *submit[1:], CLASSES[verb], *arguments])  # noqa: S606  # it is to take over, signals too
