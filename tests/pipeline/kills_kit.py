@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 import psutil
@@ -23,6 +23,8 @@ from spinney_cloud.subscriptions import form_of
 ROWS = 500
 """Of a record."""
 SECONDS = 180.0
+TOO_BUSY = "Python worker failed to connect back"
+"""Spark waits ten seconds for that, however little of the machine there is."""
 VERSIONS = 5
 """Of the subscriptions, over the log."""
 STATE = "WHEN NO2 > 99.4 UNTIL NO2 < 2"
@@ -150,6 +152,13 @@ class Pipeline:
         self._hurt = False
         self._family: set[psutil.Process] = set()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._look()
+        self._end_all()
+
     def until(self, sequence: int) -> None:
         """Until it is so far."""
         while not self._comes_to(sequence):
@@ -167,8 +176,12 @@ class Pipeline:
         return False
 
     def _start_again(self) -> None:
-        assert self._hurt, f"it ended by itself: {self._said} {self._errors.read_text()[-3000:]}"
-        assert self._bury() in (-signal.SIGKILL, 3), self._said
+        """As whoever runs it does. Where nothing was killed, only the machine is an excuse."""
+        code = self._bury()
+        assert code in (-signal.SIGKILL, 3), f"{self._said} {self._errors.read_text()[-3000:]}"
+        assert self._hurt or TOO_BUSY in "".join(self._said), f"it ended by itself: {self._said}"
+        if not self._hurt:
+            print(f"not killed, but ended: {TOO_BUSY}", flush=True)
         self._start()
 
     def stays(self, seconds: float) -> None:
@@ -213,7 +226,6 @@ class Pipeline:
 
     def _bury(self) -> int:
         """The rest of it ends by itself; its exit code."""
-        assert self._process.stdin
         assert self._process.stdout
         self._look()
         try:
@@ -222,12 +234,18 @@ class Pipeline:
             assert not left, f"still there: {left}"
             self._said += self._process.stdout.readlines()
         finally:
-            for each in [*self._family, self._process]:
-                with suppress(psutil.NoSuchProcess):
-                    each.kill()
-            self._process.stdin.close()
-            self._process.stdout.close()
+            self._end_all()
         return self._process.returncode
+
+    def _end_all(self) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        for each in [*self._family, self._process]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
 
     def finish(self) -> tuple[int, int]:
         """Have it stop as it does; up to which records the lake has come, and matching."""

@@ -47,17 +47,17 @@ def kill_all(nats: NatsServer, folder: Path, kills: list[str], readings: int, se
     make_log(nats)
     parts = log_of(readings, chance, time.time() - 3600)
     moments = [0, *sorted(chance.randrange(1, sum(map(len, parts)) * 9 // 10) for _ in kills[1:])]
-    pipeline = Pipeline(nats.url, folder, readings // (2 * len(kills) + 2), ROUND_SECONDS)
     end = 0
-    for what, moment in zip(kills, moments, strict=True):
-        while end <= moment:
-            end = put(nats, parts.pop(0))
-        pipeline.until(moment)
-        pipeline.stays(chance.random() * (pipeline.batch_seconds or FIRST_SECONDS))
-        names = pipeline.kill(what, chance)
-        print(f"seed {seed}: at record {moment} of {end} killed {what}: {', '.join(names)}", flush=True)
-    pipeline.until(put(nats, [record for part in parts for record in part]))
-    return pipeline.finish()
+    with Pipeline(nats.url, folder, readings // (2 * len(kills) + 2), ROUND_SECONDS) as pipeline:
+        for what, moment in zip(kills, moments, strict=True):
+            while end <= moment:
+                end = put(nats, parts.pop(0))
+            pipeline.until(moment)
+            pipeline.stays(chance.random() * (pipeline.batch_seconds or FIRST_SECONDS))
+            names = pipeline.kill(what, chance)
+            print(f"seed {seed}: at record {moment} of {end} killed {what}: {', '.join(names)}", flush=True)
+        pipeline.until(put(nats, [record for part in parts for record in part]))
+        return pipeline.finish()
 
 
 def compare(spark: SparkSession, nats: NatsServer, folder: Path, readings: int, lake_at: int, matching_at: int) -> None:
