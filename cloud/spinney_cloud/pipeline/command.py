@@ -73,6 +73,7 @@ examples:
   spinney pipeline --master spark://10.0.0.9:7077 --lake /shared/lake
   spinney pipeline master --host 10.0.0.9                 a cluster of our own: its master, and on other machines
   spinney pipeline worker spark://10.0.0.9:7077           its workers; options are those of Spark
+  spinney pipeline connect --master spark://10.0.0.9:7077 Spark Connect on it, for notebooks that read
 
 What is in the lake: spinney lake stats. Reading it: cloud/spinney_cloud/pipeline/README.md
 
