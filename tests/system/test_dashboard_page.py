@@ -70,6 +70,7 @@ def look_around(visit: Visit, view: str) -> None:
     match view:
         case "map":
             expect(page.locator("#figures")).to_contain_text(f"{QUIET} with nothing to tell")
+            expect(page.locator("#figures .figure-value").nth(1)).not_to_have_text("0")
             expect(page.locator(".broker-mark")).to_have_count(len(NAMES))
             expect(page.locator("#latest-body .told").first).to_be_visible()
         case "sources":
