@@ -64,4 +64,5 @@ def test_it_can_be_looked_at(browser: Browser, url: str, look: str) -> None:
         expect(page.locator(".broker-mark")).to_have_count(BROKERS)
         page.evaluate("async () => (await import('/dashboard/static/map.js')).select('cibeles-01')")
         expect(page.locator("#selected-body")).to_contain_text("NO2")
+        page.wait_for_load_state("networkidle")
         visit.shot(f"up-{look}")
