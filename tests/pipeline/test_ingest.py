@@ -25,6 +25,7 @@ from spinney_cloud.pipeline.duplicates import Windows
 from spinney_cloud.pipeline.ingest import Floor, Ingest, IngestError, Plan, scratch_folder
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError
 from spinney_cloud.pipeline.scan import Limits, LogReplaced, LogTrimmed
+from spinney_cloud.pipeline.session import configured
 from spinney_cloud.positions import Position
 from spinney_cloud.records import Announced, Tick
 
@@ -99,6 +100,15 @@ def test_each_reading_is_in_the_lake_once_over_stops_and_starts(
         assert one.ingest.status.rows == 200
     assert len(ids(lake)) == len(set(ids(lake))) == 1_000
     assert len(dead(lake)) == 2
+
+
+def test_on_a_cluster_with_a_file_system_of_its_own_the_checkpoint_is_still_here(
+    spark: SparkSession, nats: NatsServer, tmp_path: Path
+) -> None:
+    make_log(nats)
+    last = put(nats, city(2))
+    with configured(spark, {"fs.defaultFS": "hdfs://127.0.0.1:1"}), running(spark, nats, Lake(tmp_path / "l")) as one:
+        one.until(last)
 
 
 def test_a_lake_from_a_backup_is_filled_up_again(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:

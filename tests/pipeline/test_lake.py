@@ -21,6 +21,7 @@ from spinney_cloud.pipeline import lake as lake_module
 from spinney_cloud.pipeline.decode import Decoder
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError, TableSpec, with_date
 from spinney_cloud.pipeline.lake_files import export_lake, import_lake
+from spinney_cloud.pipeline.session import configured
 from spinney_cloud.records import Record, encode
 
 DAY = 86_400.0
@@ -271,6 +272,21 @@ def test_spark_reads_the_newest_version_and_nothing_that_is_no_part_of_it(tmp_pa
     (row,) = frame.where("type IS NULL").collect()
     assert (row.lat, row.numbers) == (1.5, {"NO2": 4.0})
     assert frame.where("type = 'air/no2' AND numbers['NO2'] >= 0").count() == 20
+
+
+def test_a_folder_with_a_space_is_read_by_spark_and_exported_whatever_else_a_cluster_has_for_files(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lake = Lake("my lake")
+    odd = "a/b=c %2F é"
+    lake.append(OBSERVATIONS, rows(publications("m", 0, [{"type": odd}])), 1)
+    with configured(spark, {"fs.defaultFS": "hdfs://127.0.0.1:1"}):
+        (row,) = lake.frame(spark).collect()
+    assert (row.id, row.type, row.date) == ("m:1:0", odd, FIRST_DAY)
+    export_lake(lake, tmp_path / "backup.tar")
+    import_lake(tmp_path / "backup.tar", Lake("your lake"))
+    assert ids(Lake("your lake")) == ["m:1:0"]
 
 
 def test_duckdb_pandas_and_polars_read_it(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ class Ingest:
         self._floor.floor = min(after, self._published_floor())
         register(self._spark)
         stream = self._spark.readStream.format(NAME).options(**self._options(after)).load()
-        writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
+        writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", self._checkpoint.as_uri())
         if self._plan.once:
             writer = writer.trigger(availableNow=True)
         else:

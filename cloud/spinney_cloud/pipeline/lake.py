@@ -14,11 +14,13 @@ comes again, whole or in part, adds nothing that is there, and the lake itself s
 from __future__ import annotations
 
 import datetime as dt
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,6 +57,8 @@ MERGE_ATTEMPTS = 5
 LOG_KEPT = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "100"}
 
 _DATE = pa.field("date", pa.date32())
+_BYTES = re.compile("/type=[^/]*%[89A-F]")
+"""In a path: of a character beyond ASCII."""
 _PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROW_GROUP)
 
 
@@ -387,15 +391,22 @@ class Lake:
     ) -> DataFrame:
         """The table as it is now, for Spark. What of it is needed Spark finds out by itself, but where it is in an
         object store: there `columns` and `where`, a condition of pyarrow, say it."""
+        from pyspark.sql.functions import expr
+
         table = self.table(name)
         if not self.is_folder:
             columns = columns or [field.name for field in table.schema().fields]
             return remote_frame(spark, table, self._options, list(columns), where)
         schema = ddl(pa.schema(table.schema().to_arrow()))
-        files = table.file_uris()
+        folder = f"file://{Path(self.path(name)).absolute()}"  # of disk, also where a cluster has something else
+        files = [f"{folder}/{path}" for path in paths(table)]
         if not files:
             return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).option("basePath", self.path(name)).parquet(*files)
+        frame = spark.read.schema(schema).option("basePath", folder).parquet(*files)
+        if any(_BYTES.search(file) for file in files):
+            # Spark takes each byte of a folder's name for a character
+            frame = frame.withColumn("type", expr("decode(encode(type, 'ISO-8859-1'), 'UTF-8')"))
+        return frame
 
     def state(self, name: str) -> TableState:
         """What a table holds."""
@@ -415,6 +426,11 @@ class Lake:
             max(dates, default=None),
             table.transaction_version(INGEST) or 0,
         )
+
+
+def paths(table: DeltaTable) -> list[str]:
+    """Of the files of its version, below its folder. (In `file_uris` the folder has escapes, and the rest has not.)"""
+    return [unquote(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()]
 
 
 def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:

@@ -14,12 +14,11 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from .lake import OBSERVATIONS, Lake, LakeError
+from .lake import OBSERVATIONS, Lake, LakeError, paths
 
 VERSION = 1
 MANIFEST = "lake.json"
@@ -77,10 +76,9 @@ def _add_table(archive: tarfile.TarFile, folder: Path, table: DeltaTable, progre
     name, version = folder.name, table.version()
     table.create_checkpoint()
     log = [f"{_LOG}/{version:020}.checkpoint.parquet", f"{_LOG}/{version:020}.json"]
-    data = [os.path.relpath(_local(uri), folder) for uri in table.file_uris()]
     files: dict[str, str] = {}
     size = 0
-    for path in (*data, *(each for each in log if (folder / each).exists())):
+    for path in (*paths(table), *(each for each in log if (folder / each).exists())):
         files[path] = _add_file(archive, folder / path, f"{name}/{path}")
         size += (folder / path).stat().st_size
         progress(name, size)
@@ -89,11 +87,6 @@ def _add_table(archive: tarfile.TarFile, folder: Path, table: DeltaTable, progre
     entry.size = len(hint)
     archive.addfile(entry, io.BytesIO(hint))
     return {"version": version, "rows": table.count(), "bytes": size, "files": files}
-
-
-def _local(uri: str) -> str:
-    """The path of a local file's URI, as deltalake gives it: plain, or file:// with escapes."""
-    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> str:
