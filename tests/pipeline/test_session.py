@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spinney_cloud.pipeline import workers
-from spinney_cloud.pipeline.session import is_local
+from spinney_cloud.pipeline.session import is_local, settings_of
+from spinney_cloud.pipeline.state import SHARDS
+
+CLOUD = Path(__file__).parents[2] / "cloud"
 
 
 @pytest.mark.parametrize(
@@ -18,6 +22,14 @@ from spinney_cloud.pipeline.session import is_local
 )
 def test_what_runs_here_is_local(master: str | None, local: bool) -> None:
     assert is_local(master) is local
+
+
+def test_a_cluster_is_given_as_many_tasks_as_by_its_manifests(tmp_path: Path) -> None:
+    """Spark's 200 are far more than matching has shards, and stay in its checkpoint."""
+    found = settings_of("spark://h:7077", tmp_path)["spark.sql.shuffle.partitions"]
+    assert int(found) <= SHARDS
+    for file in ("spark-submit.sh", "kubernetes/pipeline-cluster.yaml"):
+        assert f"spark.sql.shuffle.partitions={found}" in (CLOUD / file).read_text()
 
 
 def test_workers_are_forked_from_a_process_without_other_threads() -> None:

@@ -32,6 +32,10 @@ LOCAL: dict[str, str] = {
 PYTHON: dict[str, str] = {"spark.python.daemon.module": "spinney_cloud.pipeline.workers"}
 """Of every session whose executors have this package before they start (a wheel that comes with a job is too late)."""
 
+CLUSTER: dict[str, str] = {"spark.sql.shuffle.partitions": "8"}
+"""Of a session that a cluster's master is given to: of Spark's 200, most had nothing to do at each batch of matching,
+and its checkpoint keeps their number for good. (As in cloud/spark-submit.sh and the manifests.)"""
+
 COMMON: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -93,12 +97,17 @@ def session(
         settings = {**COMMON, **(conf or {})}
     else:
         prepare(folder, master)
-        settings = {**COMMON, **(LOCAL | PYTHON if is_local(master) else {}), **_places(folder), **(conf or {})}
+        settings = {**settings_of(master, folder), **(conf or {})}
         builder = builder.master(master or f"local[{cores}]")
         settings.setdefault("spark.driver.memory", heap)
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def settings_of(master: str | None, folder: Path) -> dict[str, str]:
+    """Of a session that is started here."""
+    return {**COMMON, **(LOCAL | PYTHON if is_local(master) else CLUSTER), **_places(folder)}
 
 
 def is_submitted() -> bool:
