@@ -101,10 +101,17 @@ class Activations:
         """By epoch, what the message was."""
         self._parts: _Message | None = None
         """Of a message of which not all is here."""
+        self._taking: int | None = None
+        """The epoch of what is being taken."""
 
     @property
     def have(self) -> int | None:
-        """The epoch that it has, for announcements; None before the first activation."""
+        """The epoch that it has, for announcements; None before the first activation.
+
+        Of what is being taken, too: else the cloud, were it told of a new place meanwhile, would send all of it again.
+        """
+        if self._taking is not None:
+            return self._taking
         return self.active.epoch if self._parts is None else self._parts.epoch
 
     # ---- From the start ----------------------------------------------------------------------------------------
@@ -167,7 +174,13 @@ class Activations:
         if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
         whole = self._joined(message)
-        return whole is not None and (yield from self._take(whole))
+        if whole is None:
+            return False
+        self._taking = whole.epoch
+        try:
+            return (yield from self._take(whole))
+        finally:
+            self._taking = None
 
     def _joined(self, message: _Message) -> _Message | None:
         """With the parts before it; None while there is one to come."""
