@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 from mobile_kit import command
 
+from spinney_mobile.active import MAX_FILTERS
 from spinney_mobile.service import UnitError, plan, unit
+
+
+SMALL_MACHINE_SECONDS = 0.005
+"""For one active filter at the start."""
 
 
 def lines(text: str) -> dict[str, str]:
@@ -44,6 +49,7 @@ def test_the_unit_starts_this_installation_and_is_watched() -> None:
     )
     assert (found["Type"], found["Restart"], found["RestartPreventExitStatus"]) == ("notify", "always", "2")
     assert int(found["WatchdogSec"]) > 0
+    assert int(found["TimeoutStartSec"]) >= MAX_FILTERS * SMALL_MACHINE_SECONDS, "else it would never be ready"
     assert (found["DynamicUser"], found["StateDirectory"]) == ("yes", "spinney-mobile")
     assert found["ProtectHome"] == "yes"
 
