@@ -14,6 +14,8 @@ from .mqtt import Publish
 
 REQUESTS, LOG = "requests", "log"
 """Two lanes: a request that cannot be stored holds back no publication."""
+MESSAGE_BYTES = 4 * 1024
+"""That a message takes here and on its way to its stream, beside topic and payload, as measured."""
 MAX_UNHEARD = 10_000
 """Messages of which it is remembered that their PUBACK was not sent."""
 
@@ -35,6 +37,7 @@ class Arrivals:
 
     def __init__(self, ack: Callable[[Publish], bool]) -> None:
         self.bytes = 0
+        """Of memory that they take."""
         self._ack = ack
         self._lanes: dict[str, deque[Arrival]] = {REQUESTS: deque(), LOG: deque()}
         self._same: dict[tuple[str, bytes], deque[Arrival]] = {}
@@ -59,7 +62,7 @@ class Arrivals:
         arrival = Arrival(message, lane, now)
         self._same.setdefault(key, deque()).append(arrival)
         self._lanes[lane].append(arrival)
-        self.bytes += len(message.payload)
+        self.bytes += _size(message)
         return arrival
 
     def done(self, arrival: Arrival) -> None:
@@ -76,7 +79,7 @@ class Arrivals:
         same.remove(arrival)
         if not same:
             del self._same[key]
-        self.bytes -= len(message.payload)
+        self.bytes -= _size(message)
         self._send(message)
 
     def _send(self, message: Publish) -> None:
@@ -95,6 +98,10 @@ class Arrivals:
         if count > 1:
             self._unheard[key] = count - 1
         return count > 0
+
+
+def _size(message: Publish) -> int:
+    return len(message.payload) + len(message.topic) + MESSAGE_BYTES
 
 
 def _digest(message: Publish) -> bytes:

@@ -224,7 +224,7 @@ class Gateway:
     def _watch(self) -> None:
         watch, watch_each = self.metrics.watch, self.metrics.watch_each
         watch("pending", "Messages that are not acknowledged yet", lambda: len(self.arriving.arrivals))
-        watch("pending_bytes", "Bytes of these", lambda: self.arriving.arrivals.bytes)
+        watch("pending_bytes", "Memory that these take", lambda: self.arriving.arrivals.bytes)
         watch("records", "Records that went to the log", lambda: self.commit.records)
         watch("resent", "Records that were sent to the log again", lambda: self.writer.resent)
         watch("blocked", "Whether the log takes nothing", lambda: bool(self.writer.blocked))

@@ -329,6 +329,8 @@ class Writer:
             self._fail(item)
         self._unsent = deque(self._items.values())
         self._open = True
+        if not self._items:
+            self.blocked = None  # else the next message that is stored says so
         self._pump()
 
     async def _look(self) -> None:

@@ -27,7 +27,7 @@ from .source_owners import NotTheOwner
 
 FILTERS = ("spinney/+/pub", "spinney/+/unpub", "spinney/+/ann", "spinney/+/sub/+")
 MAX_PENDING_BYTES = 64 * 1024**2
-"""Of payloads that are not stored; beyond it nothing is read until half of it is."""
+"""Of messages that are not stored, with all that they take; beyond it nothing is read until half of it is."""
 MAX_TOPICS = 10_000
 """That are known without being looked at again."""
 NO_CLIENT = "_unknown"
@@ -70,9 +70,9 @@ class MqttIntake:
             self._metrics.redelivered += 1
             return
         self._take(arrival, topic)
-        if self.arrivals.bytes > MAX_PENDING_BYTES and not self._paused:
+        if self.arrivals.bytes > MAX_PENDING_BYTES:
             self._paused = True
-            self._mqtt.pause_reading(True)
+            self._mqtt.pause_reading(True)  # again, too: it may be another connection by now
 
     def _take(self, arrival: Arrival, topic: Topic | None) -> None:
         message = arrival.message

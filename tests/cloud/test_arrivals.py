@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinney_cloud.arrivals import LOG, REQUESTS, Arrivals
+from spinney_cloud.arrivals import LOG, MESSAGE_BYTES, REQUESTS, Arrivals
 from spinney_cloud.mqtt import Publish
 
 
@@ -52,6 +52,15 @@ def test_what_comes_again_on_its_way_is_taken_once_and_acknowledged_where_it_cam
     assert arrivals.arrive(message(7, payload=b"x", dup=True, connection=2), LOG, 1.0) is None
     arrivals.done(here)
     assert acked.ids == [7]
+
+
+def test_what_says_nothing_takes_room_too():
+    arrivals = Arrivals(Acked())
+    here = [arrivals.arrive(message(number, payload=b""), REQUESTS, 0.0) for number in range(100)]
+    assert arrivals.bytes >= 100 * MESSAGE_BYTES
+    for each in here:
+        arrivals.done(each)
+    assert arrivals.bytes == 0
 
 
 def test_two_equal_messages_that_come_again_are_both_known():

@@ -17,7 +17,7 @@ import pytest
 from gateway_kit import Client, GatewayProcess, Ground, ground, run, until
 from servers import HOST, MosquittoServer, NatsServer
 
-from spinney_cloud import gateway, names, post, way_out
+from spinney_cloud import gateway, mqtt_intake, names, post, way_out
 from spinney_cloud.intake import Intake, Sender, Taken
 from spinney_cloud.log_errors import AskError
 from spinney_cloud.mqtt import MqttClient, Publish
@@ -46,6 +46,7 @@ def arrow(**columns: Any) -> bytes:
 
 
 SOON_SECONDS = 6.0
+ENOUGH_BYTES = 4 * 1024**2
 FORMS = {
     "an object": b'{"source":"m7","NO2":57}',
     "an array": b'[{"source":"m7","NO2":57}]',
@@ -520,6 +521,35 @@ def test_a_full_log_holds_everything_back_and_goes_on_by_itself(nats: NatsServer
         for number in range(count):
             row = {"id": f"m7:1:{number}", "text": text}
             await kit.publish({"batch": number, "publications": [row]})
+
+    run(test())
+
+
+def test_a_flood_of_requests_that_say_nothing_takes_no_more_memory_than_it_may(
+    nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While their stream takes none. What is read at one time may come on top."""
+    monkeypatch.setattr(mqtt_intake, "MAX_PENDING_BYTES", ENOUGH_BYTES)
+
+    async def test() -> None:
+        async with ground(nats, tmp_path / "data") as made, made.gateway(), made.client() as kit:
+            config = (await made.log.connection.api(f"STREAM.INFO.{names.REQUESTS}"))["config"]
+            await made.log.connection.api(f"STREAM.UPDATE.{names.REQUESTS}", {**config, "max_bytes": 1})
+            for number in range(20_000):
+                await kit.mqtt.publish(names.topic("kit", "sub", f"s{number % 10}"), b"", qos=0)
+            await kit.publish({}, "unpub")  # the server has all of them by then
+            await until(lambda: is_full(made), "no more to be read")
+            for _turn in range(100):  # in which all would be read
+                held = await made.metric("pending_bytes")
+            assert held < 12 * ENOUGH_BYTES
+            await made.log.connection.api(f"STREAM.UPDATE.{names.REQUESTS}", config)
+            await until(lambda: is_read(made), "all of it")
+
+    async def is_full(made: Ground) -> bool:
+        return await made.metric("pending_bytes") > ENOUGH_BYTES
+
+    async def is_read(made: Ground) -> bool:
+        return await made.metric('messages_total{leaf="sub"}') == 20_000 and await made.metric("pending") == 0
 
     run(test())
 

@@ -182,6 +182,22 @@ def test_a_server_that_says_nothing_is_said_and_waited_for(nats: NatsServer, mon
     run(test())
 
 
+def test_a_pen_that_nobody_writes_with_is_not_blocked_any_more_when_the_server_is_back(nats: NatsServer) -> None:
+    async def test() -> None:
+        async with opened(nats) as log:
+            writer = log.writer(names.LOG)
+            await (await writer.put(SUBJECT, b"a"))
+            nats.kill()
+            while writer.blocked is None:
+                await asyncio.sleep(0.005)
+            nats.start()
+            async with asyncio.timeout(30):
+                while writer.blocked is not None:
+                    await asyncio.sleep(0.005)
+
+    run(test())
+
+
 async def put_unheard(log: NatsLog, nats: NatsServer, writer: Writer, payloads: list[bytes]) -> list[Future]:
     """Put messages and lose the acknowledgements."""
     handlers, log.connection._handlers = log.connection._handlers, {}
