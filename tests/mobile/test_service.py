@@ -14,7 +14,6 @@ from mobile_kit import command
 from spinney_mobile.active import MAX_FILTERS
 from spinney_mobile.service import UnitError, plan, unit
 
-
 SMALL_MACHINE_SECONDS = 0.005
 """For one active filter at the start."""
 
