@@ -28,7 +28,8 @@ _ERRORS = (BackupError, CopyError, ConfigurationError, DataDirError, NatsServerE
 
 BACKUP_EPILOG = """\
 MQTT sessions are not in it: what the MQTT server holds for clients that are away. With --log, notifications that had
-not been handed to the MQTT server are. The pipeline's lake is not: spinney lake export.
+not been handed to the MQTT server are. The pipeline's lake is not: spinney lake export. What the pipeline remembers
+for subscriptions of state and top-k is in neither: spinney lake export --help.
 
 examples:
   spinney cloud backup spinney.backup

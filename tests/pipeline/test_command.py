@@ -282,7 +282,9 @@ def test_keeping_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_backup_and_the_way_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(Lake(tmp_path / "lake"), days=1)
     assert command_lake.main(["export", "lake.tar", "--lake", "lake"]) == 0
-    assert re.search(r"wrote lake.tar: .* KiB; observations: 120 rows", capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert re.search(r"wrote lake.tar: .* KiB; observations: 120 rows", said)
+    assert "not in it: what matching remembers" in said
     assert command_lake.main(["import", "lake.tar", "--lake", "lake"]) == 1
     assert "there is a lake in" in capsys.readouterr().err
     assert command_lake.main(["import", "lake.tar", "--lake", "other"]) == 0

@@ -21,6 +21,11 @@ EPILOG = """\
 The lake is that of the data directory (--data, --config as for spinney cloud), or the one that --lake names. All but
 import may be done while a pipeline writes it.
 
+An export holds all tables, each up to a record of the log; the pipeline that is started on an import goes on with the
+log from there. What matching remembers (its checkpoints) is in no export: subscriptions of state and top-k that the
+pipeline answers begin empty after an import, and who was told `enter` before is not told the `exit`. To keep that, too,
+stop the pipeline and copy the lake's folder as it is, with the checkpoints in it, to be put back in the same place.
+
 examples:
   spinney lake stats
   spinney lake export /backup/lake.tar
@@ -164,6 +169,7 @@ def _vacuum(options: argparse.Namespace, lake: Lake) -> None:
 def _export(options: argparse.Namespace, lake: Lake) -> None:
     held = export_lake(lake, options.file)
     _say(f"wrote {options.file}: {_size(options.file.stat().st_size)}; {_held(held)}")
+    _say("not in it: what matching remembers; after an import, subscriptions of state and top-k on it begin empty")
 
 
 def _import(options: argparse.Namespace, lake: Lake) -> None:
