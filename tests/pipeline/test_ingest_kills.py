@@ -33,6 +33,7 @@ from spinney_cloud.records import RecordError, SubscriptionChange, decode
 
 READINGS = 500_000
 KINDS: tuple[str, ...] = ("driver", "worker", "JVM", "all")
+BATCH_ROWS = 25_000
 FIRST_SECONDS = 6.0
 """In which a pipeline has begun its work for the first time."""
 ROUND_SECONDS = 8.0
@@ -48,7 +49,7 @@ def kill_all(nats: NatsServer, folder: Path, kills: list[str], readings: int, se
     parts = log_of(readings, chance, time.time() - 3600)
     moments = [0, *sorted(chance.randrange(1, sum(map(len, parts)) * 9 // 10) for _ in kills[1:])]
     end = 0
-    with Pipeline(nats.url, folder, readings // (2 * len(kills) + 2), ROUND_SECONDS) as pipeline:
+    with Pipeline(nats.url, folder, BATCH_ROWS, ROUND_SECONDS) as pipeline:
         for what, moment in zip(kills, moments, strict=True):
             while end <= moment:
                 end = put(nats, parts.pop(0))
