@@ -74,10 +74,14 @@ class Measurement:
 
 def measure(progress: Callable[[str], None]) -> Measurement:
     """In a new clone; Stuck if it cannot be made or does not start."""
+    try:
+        here = clone.root()
+    except clone.NotACloneError as error:
+        raise Stuck(str(error)) from None
     with tempfile.TemporaryDirectory(prefix="spinney-bench-") as folder:
         top = Path(folder) / "spinney"
         progress("cloning what is committed here")
-        subprocess.run(["git", "clone", "--quiet", str(clone.root()), str(top)], check=True)
+        subprocess.run(["git", "clone", "--quiet", str(here), str(top)], check=True)
         return measure_in(top, progress)
 
 
