@@ -235,6 +235,8 @@ class Windows:
 
 def needed_from(lake: Lake, lengths: Sequence[int]) -> dt.date:
     """The first day of which windows of these lengths may still need any reading, but for late ones."""
+    if WINDOWS not in lake.names():
+        return dt.date.min
     closed = min(_version(lake, f"{_app(length)}-closed") for length in lengths)
     return _moment(closed - AHEAD_SECONDS).date()
 
