@@ -14,6 +14,7 @@ Without the log, it begins anew after its last sequence, so that no number is ev
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import tarfile
 import tempfile
@@ -38,6 +39,7 @@ from .stream_copy import restore_stream, save_stream
 from .users import FILE as USERS
 
 VERSION = 1
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MANIFEST = "manifest.json"
 SECRETS = "secrets.json"
 SNAPSHOTS = "snapshots"
@@ -171,13 +173,20 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 
 @contextmanager
-def opened(source: Path) -> Iterator[tuple[Manifest, Path]]:
-    """A backup's manifest, and a folder with its files, all checked; BackupError for what is no whole backup."""
-    with tempfile.TemporaryDirectory(prefix=".spinney-restore-") as folder:
+def opened(source: Path, where: Path) -> Iterator[tuple[Manifest, Path]]:
+    """A backup's manifest, and a folder with its files, all checked; BackupError for what is no whole backup.
+
+    The folder is made in another, on whose disk there must be room: a log is larger than many a /tmp.
+    """
+    with tempfile.TemporaryDirectory(prefix=".spinney-restore-", dir=where) as folder:
         try:
             with tarfile.open(source, "r:gz") as tar:
                 manifest = _unpack(tar, Path(folder))
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise BackupError(f"no room to unpack {source} in {where}: {error.strerror}") from error
+            raise BackupError(f"{source} is no whole backup: {error}") from error
+        except (tarfile.TarError, EOFError) as error:
             raise BackupError(f"{source} is no whole backup: {error}") from error
         yield manifest, Path(folder)
 

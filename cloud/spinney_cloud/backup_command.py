@@ -144,21 +144,34 @@ async def _restore(options: argparse.Namespace, settings: Settings) -> None:
         raise BackupError("restoring goes into our own nats-server: leave out --nats, and move its streams yourself")
     if settings.data.exists() and any(settings.data.iterdir()):
         raise BackupError(f"{settings.data} is not empty: choose another with --data, or move it away")
-    with opened(options.file) as (manifest, folder):
-        try:
+    was_there = settings.data.exists()
+    where = (settings.data / RUN_FILE).parent
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        where.mkdir(mode=0o700)
+        with opened(options.file, where) as (manifest, folder):
             await _fill(settings, manifest, folder)
-        except BaseException:
-            shutil.rmtree(settings.data)  # nothing was in it: half a restored one must not be started
-            raise
+    except BaseException:
+        _clear(settings.data)  # nothing was in it: half a restored one must not be started
+        if not was_there:
+            settings.data.rmdir()
+        raise
     _say(f"restored {options.file}{_what(manifest)} to {settings.data}; start it: spinney cloud --data {settings.data}")
 
 
 async def _fill(settings: Settings, manifest: Manifest, folder: Path) -> None:
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     restore_files(folder, settings.data)
     with DataDir(settings.data) as data:
         async with _own_log(settings, data) as log:
             await restore_streams(manifest, folder, log, settings, say=_say)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _say(text: str) -> None:

@@ -204,7 +204,7 @@ class Journal:
         """Write it anew: the header, and no entries."""
         part = self.path.with_suffix(".part")
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-        self._size = os.write(file, header + b"\n")
+        self._size = _write(file, header + b"\n")
         part.replace(self.path)
         self.close()
         self._file = file
@@ -212,7 +212,7 @@ class Journal:
     def add(self, entries: bytes) -> None:
         """Append."""
         assert self._file is not None
-        self._size += os.write(self._file, entries)
+        self._size += _write(self._file, entries)
 
     @property
     def is_long(self) -> bool:
@@ -224,6 +224,18 @@ class Journal:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _write(file: int, data: bytes) -> int:
+    """All of it, or OSError and nothing: after a part of an entry all later ones would be read wrongly."""
+    before, left = os.fstat(file).st_size, memoryview(data)
+    try:
+        while left:
+            left = left[os.write(file, left) :]
+    except OSError:
+        os.ftruncate(file, before)
+        raise
+    return len(data)
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import resource
 import tarfile
 from collections.abc import Awaitable, Callable
 from io import BytesIO
@@ -170,6 +172,23 @@ def manifest(**changes: object) -> bytes:
     ],
 )
 def test_what_is_no_backup_of_ours_is_refused(tmp_path: Path, files: dict[str, bytes], reason: str) -> None:
-    with pytest.raises(BackupError, match=reason), backup.opened(tar_of(tmp_path / "made", files)):
+    with pytest.raises(BackupError, match=reason), backup.opened(tar_of(tmp_path / "made", files), tmp_path):
         pass
     assert not (tmp_path / "out").exists()
+
+
+def test_a_backup_is_unpacked_where_it_is_to_be_and_a_full_disk_is_no_fault_of_its(tmp_path: Path) -> None:
+    content = bytes(100_000)
+    digests = {"users.json": hashlib.sha256(content).hexdigest()}
+    made = tar_of(tmp_path / "made", {"manifest.json": manifest(digests=digests), "users.json": content})
+    (tmp_path / "data").mkdir()
+    with backup.opened(made, tmp_path / "data") as (_, folder):
+        assert folder.parent == tmp_path / "data"
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, most[1]))
+    try:
+        with pytest.raises(BackupError, match="no room to unpack"), backup.opened(made, tmp_path / "data"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert not list((tmp_path / "data").iterdir())

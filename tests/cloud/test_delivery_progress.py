@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -115,6 +116,32 @@ def test_half_an_entry_and_the_zeros_of_a_power_cut_end_a_journal(tmp_path: Path
     resumed = journal.read()
     assert resumed is not None
     assert set(resumed.later) == {1, 2}
+    journal.close()
+
+
+def test_an_entry_for_which_there_is_no_room_is_not_begun(tmp_path: Path) -> None:
+    """What the disk took of it would have shifted all that came after."""
+    journal = Journal(tmp_path / "delivery.journal")
+    progress = Progress()
+    journal.begin(progress.header())
+    before = journal.path.stat().st_size
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for sequence in (1, 2):
+        progress.begin(sequence, 1, float(sequence))
+        progress.done([(sequence, 0)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (before + 24, most[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            journal.add(progress.take_entries())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert journal.path.stat().st_size == before
+    progress.begin(3, 1, 3.0)
+    progress.done([(3, 0)])
+    journal.add(progress.take_entries())
+    resumed = journal.read()
+    assert resumed is not None
+    assert set(resumed.later) == {3}
     journal.close()
 
 
