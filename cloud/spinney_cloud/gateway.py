@@ -89,6 +89,7 @@ class Gateway:
         self.arriving: MqttIntake = MqttIntake(self.mqtt, self.door, self.requests, self.replies, self.tenant_of)
         self._users_file = UsersFile(settings.data)
         self._users = Users()
+        self._users_trouble: str | None = None
         self._owners_revision = 0
         self._watch()
 
@@ -179,7 +180,11 @@ class Gateway:
         try:
             self._users = self._users_file.current()
         except (UsersError, OSError) as error:
-            logger.error("the users stay as they were: %s", error)
+            if str(error) != self._users_trouble:
+                logger.error("the users stay as they were: %s", error)
+            self._users_trouble = str(error)
+        else:
+            self._users_trouble = None
 
     async def _look_around(self) -> None:
         while True:

@@ -228,6 +228,23 @@ def test_clients_are_their_tenants_from_the_moment_they_are_added(nats: NatsServ
     run(test())
 
 
+def test_damaged_users_are_told_once_however_often_they_are_looked_at(
+    nats: NatsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        data = tmp_path / "data"
+        async with ground(nats, data) as made:
+            Users().add("kit", Role.PUBLISHER, "north", "secret").save(data)
+            async with made.gateway(), made.client("van") as van:
+                (data / "users.json").write_text("{")
+                for number in range(4):  # each time somebody is looked for, and so is the file
+                    await van.publish({"id": f"m7:1:{number}"})
+                await until(lambda: len(van.told) >= 4, "four refusals")
+                assert caplog.text.count("the users stay as they were") == 1
+
+    run(test())
+
+
 def test_a_retained_copy_and_a_strange_client_are_refused(
     nats: NatsServer, mqtt: MosquittoServer | None, tmp_path: Path
 ) -> None:
