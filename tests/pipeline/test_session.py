@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -50,3 +51,8 @@ def test_spark_forks_its_workers_from_ours(spark: SparkSession) -> None:
 
     found = spark.range(1).coalesce(1).mapInArrow(loaded, "name string").collect()
     assert [row.name for row in found] == ["spinney_cloud.log_reader", "spinney_cloud.engine.repeats"]
+
+
+def test_these_tests_have_the_heap_that_a_pipeline_is_promised_to_be_content_with(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    assert java.Runtime.getRuntime().maxMemory() <= 2**30
