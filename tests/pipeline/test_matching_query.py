@@ -28,7 +28,6 @@ from servers import NatsServer
 
 from spinney import Label, Mark, parse, parse_filter
 from spinney.filter_bytes import filter_bytes
-from spinney_cloud.pipeline import matching_query
 from spinney_cloud.pipeline.decode import flat
 from spinney_cloud.pipeline.matching import match_frame, pruned_columns
 from spinney_cloud.pipeline.matching_query import Matching, MatchingPlan
@@ -71,14 +70,8 @@ def labelled(first: int) -> Any:
 
 
 @pytest.mark.slow
-def test_the_query_says_what_the_engine_says(
-    spark: SparkSession, nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Over two starts, with subscriptions that begin, change and end meanwhile, and with what falls due in silence.
-
-    With no more tasks than there are shards.
-    """
-    monkeypatch.setattr(matching_query, "SHARDS", 1)
+def test_the_query_says_what_the_engine_says(spark: SparkSession, nats: NatsServer, tmp_path: Path) -> None:
+    """Over two starts, with subscriptions that begin, change and end meanwhile, and with what falls due in silence."""
     make_log(nats)
     put(nats, [*BEGINNING, *city(100)])
     with running(spark, nats, tmp_path) as matching:
@@ -88,7 +81,6 @@ def test_the_query_says_what_the_engine_says(
         wait_until(lambda: matching.status.sequence >= end, "what came while it ran is answered", FIRST_BATCH_SECONDS)
         assert matching.status.standing == 5
         assert matching.status.units > 0
-    assert '"spark.sql.shuffle.partitions":"1"' in (tmp_path / "matching/offsets/0").read_text()
     put(nats, [ends("new"), *city(20, first=201)])
     with running(spark, nats, tmp_path) as matching:
         begins = [for_pipeline("new", "TOP 1 OVER 1s BY NO2"), for_pipeline("lost", LOST)]

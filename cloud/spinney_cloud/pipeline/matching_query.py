@@ -40,7 +40,6 @@ from .scan import DEFAULT_LIMITS, Limits
 from .session import SMALL_BATCHES, configured
 from .source import NAME, PARTITIONS, register
 from .state import DEFAULT_LIMITS as DEFAULT_STATE_LIMITS
-from .state import SHARDS
 from .state import Limits as StateLimits
 from .state_spark import OUT, WAKE, Shards
 from .subscriptions import APP, TABLE, Where, forward, initial, save, saved
@@ -53,7 +52,6 @@ LOOK_SECONDS = 0.2
 SAVE_SECONDS = 60.0
 """How often the lake learns which subscriptions there are."""
 
-TASKS = "spark.sql.shuffle.partitions"
 STATE_STORE = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -150,14 +148,9 @@ class Matching:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{plan.trigger_seconds:g} seconds")
-        with configured(self._spark, SMALL_BATCHES | STATE_STORE | self._tasks()):
+        with configured(self._spark, SMALL_BATCHES | STATE_STORE):
             self._query = writer.start()
         return self._query
-
-    def _tasks(self) -> dict[str, str]:
-        """A cluster's 200 would mostly have nothing to do. A checkpoint keeps the number that it began with."""
-        asked = self._spark.conf.get(TASKS)
-        return {TASKS: str(min(int(asked or SHARDS), SHARDS))}
 
     def _begin(self) -> int:
         """The lake says which subscriptions there are; the record from which on the log says the rest."""
