@@ -263,7 +263,9 @@ def table(found: Found) -> Table:
         f"{found.ble_of_a_sample:.0f} messages; of a mote that stays connected it would be one notification.",
         "States: the same questions as state filters, whose subscribers are told when it begins and when it ends.",
         f"What controls acquisition takes {control[0]} messages an hour with CoAP, {control[1]} with CUPUS,",
-        f"{control[2]} with Spinney. CUPUS' and Spinney's lines cross MQTT's, if a sample is taken {crossing}.",
+        f"{control[2]} with Spinney, which announces another cell only well beyond the border of the last one, where",
+        "CUPUS does at each border. CUPUS' and Spinney's lines cross MQTT's, if a sample is taken",
+        f"{crossing}.",
     )
     return Table("footprint", describe(), header, rows, notes)
 
