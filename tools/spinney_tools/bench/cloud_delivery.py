@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import multiprocessing
+import os
 import shutil
 import socket
 import statistics
@@ -127,7 +128,7 @@ async def _bare(case: Case, servers: Servers, pipe: Connection) -> float:
     """The same to the same from one client that only publishes."""
     from spinney_cloud.mqtt import MqttClient
 
-    pipe.send(case.count)
+    await asyncio.to_thread(_expect, pipe, case.count)
     client = MqttClient(HOST, servers.mqtt_port, "bare", clean=True)
     await client.start()
     for i in range(case.count):
@@ -153,7 +154,7 @@ async def _delivered(case: Case, servers: Servers, pipe: Connection) -> dict[str
         await _store(writer, case.subscribers, case.count)
         run_file = servers.folder / "run.json"
         write_run(run_file, settings, servers.endpoints())
-        pipe.send(case.count)
+        await asyncio.to_thread(_expect, pipe, case.count)
         before = servers.cpu_seconds()
         with _service("delivery", run_file) as delivery:
             first, last = await asyncio.to_thread(_receive, pipe)
@@ -177,7 +178,7 @@ async def _store(writer: Any, owners: int, count: int) -> None:
 
 async def _all(case: Case, writer: Any, pipe: Connection) -> float:
     """Seconds from one publication's notifications in the log to the last subscriber."""
-    pipe.send(case.subscribers)
+    await asyncio.to_thread(_expect, pipe, case.subscribers)
     where, message = _message([f"s{i}" for i in range(case.subscribers)], 1, time.time_ns())
     began = time.time()
     await writer.put(where, message)
@@ -201,7 +202,7 @@ def _message(owners: list[str], rows: int, start: int) -> tuple[str, bytes]:
 
 
 def _subscribers(port: int, count: int, pipe: Connection) -> None:
-    """A process with that many clients: told a number, it says when the first and when the last of so many came."""
+    """A process with that many clients: told a number, it says that it counts, and when the first and the last came."""
 
     async def run() -> None:
         from spinney_cloud.mqtt import MqttClient, Publish
@@ -229,6 +230,7 @@ def _subscribers(port: int, count: int, pipe: Connection) -> None:
         pipe.send(None)
         while (wanted := await asyncio.to_thread(pipe.recv)) is not None:
             times.clear()
+            pipe.send(None)
 
     with contextlib.suppress(EOFError):
         asyncio.run(run())
@@ -290,6 +292,7 @@ class Servers:
 
     def commands(self) -> list[list[str]]:
         """What to start; the last one is the MQTT server."""
+        from spinney_cloud.conf_command import open_mosquitto
         from spinney_cloud.nats_server import MAX_CONSUMERS, find
 
         (self.folder / "nats.conf").write_text(
@@ -297,10 +300,8 @@ class Servers:
             f'jetstream {{ store_dir: "{self.folder}/store", limits {{ default_max_consumers: {MAX_CONSUMERS} }} }}\n'
             f'mqtt {{ listen: "{HOST}:{self.own_mqtt_port}", max_ack_pending: 100, ack_wait: "30s" }}\n'
         )
-        (self.folder / "mosquitto.conf").write_text(
-            f"listener {self.mqtt_port} {HOST}\nallow_anonymous true\npersistence false\n"
-            "max_inflight_messages 1000\nmax_queued_messages 0\nset_tcp_nodelay true\n"
-        )
+        ours = f"persistence_location {self.folder}/\n" + ("user root\n" if os.geteuid() == 0 else "")
+        (self.folder / "mosquitto.conf").write_text(open_mosquitto(f"{HOST}:{self.mqtt_port}") + ours)
         nats = [str(find()), "-c", f"{self.folder}/nats.conf", "-l", f"{self.folder}/log"]
         return [nats] if self.kind == "nats" else [nats, ["mosquitto", "-c", f"{self.folder}/mosquitto.conf"]]
 
@@ -342,6 +343,12 @@ def _process(target: Callable[..., None], *arguments: Any) -> Iterator[Connectio
     finally:
         process.terminate()
         process.join()
+
+
+def _expect(pipe: Connection, count: int) -> None:
+    """So many are to be counted from now on: what comes before the other end knows it would count for those before."""
+    pipe.send(count)
+    _receive(pipe)
 
 
 def _receive(pipe: Connection) -> Any:
