@@ -78,6 +78,7 @@ class Coordinator:
         shown = {
             "subscriptions": ("Subscriptions that are kept", lambda: len(self.subscriptions.table)),
             "requests_under_way": ("Requests that are not replied to yet", lambda: self.requests.queue.under_way),
+            "requests_lag_seconds": ("Of these the oldest", lambda: self.requests.queue.lag_seconds),
             "changes_under_way": ("Changes on their way to the buckets", lambda: self.subscriptions.under_way),
             "replies_under_way": ("Messages that the gateway has not sent yet", lambda: self.post.under_way),
             "filters_failed": ("Filters that activation could not deal with", lambda: self.brokers.failures),
@@ -89,7 +90,12 @@ class Coordinator:
     def health(self) -> dict[str, Any]:
         """For /readyz."""
         ready = self._is_started and self._nats.connected
-        told = {"ready": ready, "subscriptions": len(self.subscriptions.table), "brokers": len(self.brokers.senders)}
+        told = {
+            "ready": ready,
+            "subscriptions": len(self.subscriptions.table),
+            "brokers": len(self.brokers.senders),
+            "lag_seconds": self.requests.queue.lag_seconds,
+        }
         return told if ready else {**told, "why": "not connected to the log" if self._is_started else "starting"}
 
     def _reload(self, settings: Settings) -> None:

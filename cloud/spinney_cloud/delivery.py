@@ -112,6 +112,8 @@ class Delivery:
         self._workers: set[asyncio.Task[Any]] = set()
         self._burials: set[asyncio.Task[None]] = set()
         self._ages = MessageAges()
+        self.behind = 0
+        """Messages of the notification log that are not read yet."""
         self._read_ahead = min(READ_AHEAD, bounds.queue_count)
         self._read_ahead_bytes = bounds.queue_bytes // 2
         self._watch_metrics()
@@ -224,6 +226,7 @@ class Delivery:
                 before = reader.skipped
                 for message in await reader.next(at_most=READ_AT_MOST):
                     await self._take(message)
+                self.behind = reader.pending
                 self.status.purged += reader.skipped - before
         except Truncated as error:
             # What is under way would be taken for what comes under the same numbers: begin anew.
@@ -368,6 +371,12 @@ class Delivery:
         key: Key = (item["tenant"], item["owner"], item["sid"])
         return orjson.dumps({"ok": True, "queued": self.queues.waiting(key), **self.status.peek(key).to_json()})
 
+    @property
+    def lag_seconds(self) -> float:
+        """How old the oldest message is that is not done, with what a digest or a rate limit holds back."""
+        oldest = self.progress.oldest or (self.progress.time if self.behind else None)
+        return max(0.0, time.time() - oldest) if oldest else 0.0
+
     def health(self) -> dict[str, Any]:
         """Whether notifications can go out now."""
         why = None
@@ -380,7 +389,8 @@ class Delivery:
         elif self._journal_trouble:
             why = f"{self.journal.path.name} cannot be written: {self._journal_trouble}"
         state = {"floor": self.progress.floor, "read": self.progress.last, "queued": self.queues.ready}
-        return {"ready": why is None, **({"why": why} if why else {}), **state}
+        lag = {"behind": self.behind, "lag_seconds": self.lag_seconds}
+        return {"ready": why is None, **({"why": why} if why else {}), **state, **lag}
 
     def _watch_metrics(self) -> None:
         status, queues, sender = self.status, self.queues, self.sender
@@ -391,6 +401,8 @@ class Delivery:
         status.watch_gauge("in_flight", "Messages without their acknowledgement", lambda: sender.in_flight)
         status.watch_gauge("window", "Messages that may be so", lambda: sender.window.size)
         status.watch_gauge("floor", "All of the notification log up to here is done", lambda: self.progress.floor)
+        status.watch_gauge("behind", "Messages of it that are not read yet", lambda: self.behind)
+        status.watch_gauge("lag_seconds", "Age of the oldest message that is not done", lambda: self.lag_seconds)
         status.watch_gauge("read", "The newest message read of the notification log", lambda: self.progress.last)
         status.watch_counter("retried", "Attempts that failed", lambda: sender.retried)
         status.watch_counter("resent", "Messages sent again in a new connection", lambda: self.client.resent)

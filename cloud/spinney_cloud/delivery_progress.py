@@ -40,6 +40,8 @@ class _Open:
     left: int
     done: set[int]
     tag: int
+    time: float
+    """Of the message, in the log."""
 
 
 @dataclass(slots=True)
@@ -107,6 +109,11 @@ class Progress:
         return next(iter(self._open)) - 1 if self._open else self.last
 
     @property
+    def oldest(self) -> float | None:
+        """When the oldest message came that is not wholly done; None if all are that were read."""
+        return next(iter(self._open.values())).time if self._open else None
+
+    @property
     def open(self) -> int:
         """How many messages are not wholly done."""
         return len(self._open)
@@ -120,7 +127,7 @@ class Progress:
             self.last, self.time = sequence, time
         if WHOLE in done or len(done) >= count:
             return set(range(count))
-        self._open[sequence] = _Open(count - len(done), done, tag)
+        self._open[sequence] = _Open(count - len(done), done, tag, time)
         return set(done)
 
     def done(self, places: Iterable[tuple[int, int]]) -> None:

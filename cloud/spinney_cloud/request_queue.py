@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from .log_errors import LogError, Refused
@@ -53,13 +54,15 @@ class Request(NamedTuple):
 class _Message:
     """What is under way of a message."""
 
-    __slots__ = ("left", "reply", "requests")
+    __slots__ = ("left", "reply", "requests", "since")
 
     def __init__(self, requests: int, reply: bytes) -> None:
         self.requests = self.left = requests
         """All, and those that are not done."""
         self.reply = reply
         """Where it is acknowledged."""
+        self.since = monotonic()
+        """When it came."""
 
 
 class RequestQueue:
@@ -90,6 +93,11 @@ class RequestQueue:
     def under_way(self) -> int:
         """Requests that were given out, or are about to be, and are not removed."""
         return self._under_way
+
+    @property
+    def lag_seconds(self) -> float:
+        """For how long the oldest of them is under way."""
+        return monotonic() - next(iter(self._messages.values())).since if self._messages else 0.0
 
     async def next(self) -> list[Request]:
         """The next requests, as soon as there are some."""

@@ -348,8 +348,11 @@ def test_a_message_that_is_never_acknowledged_is_tried_again_and_given_up_and_de
                     await on.tell(match("bob", number=number))
                 await until(lambda: delivery.status.delivered == 100)
                 assert delivery.status.dead == 0
+                assert delivery.lag_seconds > 0.0
+                assert b"spinney_delivery_lag_seconds" in await on.log.ask("delivery", "metrics")
                 await until(lambda: delivery.status.dead == 1)
                 assert delivery.progress.floor == 101
+                assert orjson.loads(await on.log.ask("delivery", "health"))["lag_seconds"] == 0.0
                 (letter,) = await letters(on)
                 assert letter["reason"] == "no acknowledgement within 0.3 s; tried 3 times"
                 assert sum(b"/note/lost" in packet for packet in mqtt.packets) == 3

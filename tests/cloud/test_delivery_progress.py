@@ -31,6 +31,17 @@ def test_the_floor_stops_below_what_is_open() -> None:
     assert (progress.floor, progress.open) == (3, 0)
 
 
+def test_the_oldest_is_of_what_is_open() -> None:
+    progress = Progress()
+    assert progress.oldest is None
+    for sequence in (1, 2):
+        progress.begin(sequence, 1, 10.0 * sequence)
+    progress.done([(2, 0)])
+    assert progress.oldest == 10.0
+    progress.done([(1, 0)])
+    assert progress.oldest is None
+
+
 def test_a_message_without_notifications_is_done_at_once() -> None:
     progress = Progress()
     assert progress.begin(1, 0, 1.0) == set()

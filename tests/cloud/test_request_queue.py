@@ -17,9 +17,11 @@ def test_requests_are_removed_in_their_order_whatever_the_order_they_are_done_in
             for number in range(3):
                 await kit.request("ana", "sub", str(number), "s")
             queue = RequestQueue(kit.log.connection)
+            assert queue.lag_seconds == 0.0
             taken = []
             while len(taken) < 3:
                 taken += await queue.next()
+            assert queue.lag_seconds > 0.0
             queue.done(taken[1].number)
             queue.done(taken[2].number)
             await kit.log.connection.flush()
@@ -33,6 +35,7 @@ def test_requests_are_removed_in_their_order_whatever_the_order_they_are_done_in
             for one in reversed(seen):
                 again.done(one.number)
             await until_so(kit.has_no_requests)
+            assert again.lag_seconds == 0.0
             await again.close()
 
     asyncio.run(work())

@@ -205,6 +205,9 @@ def test_without_a_gateway_requests_stay_until_there_is_one(nats: NatsServer) ->
             await kit.request("ana", "sub", "NO2 > 1", "air")
             sample = "spinney_coordinator_replies_under_way"
             await until(lambda: kit.service and kit.service.metrics.get_sample_value(sample))
+            health = orjson.loads(await kit.log.ask("coordinator", "health"))
+            assert health["lag_seconds"] > 0.0
+            assert b"spinney_coordinator_requests_lag_seconds 0.0\n" not in await kit.log.ask("coordinator", "metrics")
             await kit.kill()
             await kit.gateway(True)
             await kit.start()
