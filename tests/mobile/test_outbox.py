@@ -146,12 +146,12 @@ def test_a_large_transaction_is_whole_or_not_there_wherever_it_is_cut(
 
 
 def test_a_state_of_any_size_and_what_comes_after_it_are_there_after_a_restart(tmp_path: Path) -> None:
-    outbox = opened(tmp_path)
+    outbox = opened(tmp_path, max_bytes=1 << 20)
     large = {f"act:filter:{n}": b"%d" % (n % 10) * 100_000 for n in range(200)}
     outbox.append([record(1)], large)
     outbox.append([record(2)], {"after": b"1"})
     outbox.close()
-    again = opened(tmp_path)
+    again = opened(tmp_path, max_bytes=1 << 20)
     assert numbers(again) == [1, 2]
     assert {key: value[:1] for key, value in again.state().items()} == {
         **{key: value[:1] for key, value in large.items()},
