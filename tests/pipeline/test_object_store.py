@@ -60,9 +60,11 @@ def test_spark_reads_in_its_tasks_what_is_asked_for(store: ObjectStore, spark: S
     lake = Lake(PLACE, store.environment)  # Java began before there was the store
     assert lake.frame(spark).count() == 0
     fill(lake, days=2)
-    found = {row.asDict(recursive=True)["id"]: row for row in lake.frame(spark).collect()}
+    rows = lake.frame(spark).collect()
+    found = {row.id: row for row in rows}
     expected = {row["id"]: row for row in lake.dataset().to_table().to_pylist()}
     assert found.keys() == expected.keys()
+    assert len(rows) == len(found)
     for id, row in expected.items():
         assert found[id].numbers == dict(row["numbers"])
         assert (found[id].date, found[id].type, found[id].arrival) == (row["date"], row["type"], row["arrival"])
