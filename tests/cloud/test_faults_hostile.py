@@ -18,7 +18,7 @@ from fault_kit import ACK_PENDING, SECONDS, Listener, Source, Stand, run, seed_o
 from servers import HOST
 
 from spinney import mqtt_codec as codec
-from spinney_cloud.mqtt import MqttClient
+from spinney_cloud.mqtt import MqttClient, Publish
 
 pytestmark = pytest.mark.slow
 
@@ -284,6 +284,64 @@ def test_a_request_that_turns_into_garbage_is_refused_and_is_no_fault_of_ours(st
         async with httpx.AsyncClient() as client:  # by then it would have been logged
             assert (await client.get(f"{stand.http}/healthz")).is_success
         assert "Traceback" not in stand.cloud.said
+
+    run(test())
+
+
+# ---- Large ------------------------------------------------------------------------------------------------------
+
+
+def large_requests() -> dict[str, bytes]:
+    """By topic what is well-formed, as large as may be or larger, and costs the most where it is read."""
+    constants = {f"{number:x}": 1 for number in range(256)}
+    swelling = [{"name": f"m{number}", "constants": constants} for number in range(520)]
+    many = [{"name": f"m{number}", "attributes": {f"a{number}": {}}} for number in range(10_000)]
+    return {
+        "large-1/ann": orjson.dumps({"session": "s1", "sources": swelling}),
+        "large-2/ann": orjson.dumps({"session": "s1", "sources": many}),
+        "large-1/sub/values": f"a IN ({', '.join(map(str, range(36_000)))})".encode(),
+        "large-1/sub/any": " OR ".join(f"a = {number}" for number in range(5_000)).encode(),
+        "large-1/sub/text": b"a = '" + b"x" * 60_000 + b"'",
+        "large-1/sub/most": b"a = '" + b"x" * 1_000_000 + b"'",
+        "large-2/sub/all": " AND ".join(f"(a{number} > 1 OR b{number} > 1)" for number in range(400)).encode(),
+        "large-2/sub/beyond": b"a = '" + b"x" * 3_500_000 + b"'",
+        "large-2/pub": orjson.dumps({"x": 1, "text": "y" * 1_000_000}),
+        "large-3/pub": orjson.dumps([{"x": number} for number in range(30_000)]),
+        "large-4/pub": orjson.dumps({"x": 1, "text": "y" * 3_500_000}),
+    }
+
+
+def test_large_messages_are_answered_and_nobody_waits_for_them(stand: Stand) -> None:
+    async def test() -> None:
+        told: list[tuple[str, dict[str, Any]]] = []
+
+        def hear(message: Publish) -> None:
+            mqtt.ack(message)
+            told.append((message.topic.split("/")[1], orjson.loads(message.payload)))
+
+        port, most = stand.nats.mqtt_port, 4_000_000
+        mqtt = MqttClient(HOST, port, "large", clean=True, on_message=hear, max_payload_bytes=most)
+        await mqtt.start()
+        await mqtt.subscribe("spinney/+/reply")
+        requests = large_requests()
+        async with Good(stand, "l") as good:
+            before = len(good.listener.got)
+            for topic, payload in requests.items():
+                await (await mqtt.publish(f"spinney/{topic}", payload))
+            asked = {(one[0], one[2]) for topic in requests if len(one := topic.split("/")) == 3}
+
+            def answers() -> dict[tuple[str, str], bool]:
+                return {(who, one["sid"]): one["ok"] for who, one in told if one.get("request") == "sub"}
+
+            await until(lambda: answers().keys() >= asked, "an answer to each", SECONDS)
+            assert {sid for (_, sid), ok in answers().items() if ok} == {"text", "all"}
+            announced = {who: one["ok"] for who, one in told if one.get("request") == "ann"}
+            assert announced == {"large-1": False, "large-2": True}
+            await until(lambda: len(good.listener.got) > before + 20, "notifications beside them")
+            await good.listener.subscribe("after", "room = 'nowhere'")
+        await mqtt.publish("spinney/large-2/ann", b'{"session":"s1","over":true}')
+        await mqtt.drain()
+        await mqtt.close()
 
     run(test())
 
