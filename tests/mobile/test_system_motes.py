@@ -7,6 +7,7 @@ import queue
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +20,8 @@ from uplink_kit import REAL
 from spinney.client import Handle, Notification, Subscriber
 from spinney_mobile.broker import Broker
 from spinney_mobile.outbox import Outbox
-from spinney_mobile.settings import AcquireBle, AcquireMotes, Settings
+from spinney_mobile.place import Fix
+from spinney_mobile.settings import AcquireBle, AcquireMotes, Place, Settings
 from spinney_mobile.settings import Cloud as CloudSettings
 from spinney_tools.sim.clock import VirtualLoop
 
@@ -45,14 +47,18 @@ async def until(holds: Callable[[], object], what: str) -> None:
 
 
 @asynccontextmanager
-async def mobile(folder: Path, name: str, cloud: Cloud, adapter: str = "hci0") -> AsyncIterator[Broker]:
+async def mobile(
+    folder: Path, name: str, cloud: Cloud, adapter: str = "hci0", *, place: bool = False
+) -> AsyncIterator[Broker]:
     """A mobile broker, stopped at the end of the block as SIGTERM does it."""
     settings = Settings(
         name=name,
         data=folder / name,
         cloud=CloudSettings(url=f"mqtt://127.0.0.1:{cloud.port('MQTT')}"),
         acquire=(AcquireBle(adapter=adapter), AcquireMotes(adapter=adapter)),
+        place=Place(kind="file", file=folder / "track") if place else Place(),
     )
+    (folder / "track").touch()
     began = time.time()
     outbox = Outbox(settings.data / "outbox", settings.outbox)
     settings.data.mkdir(parents=True)
@@ -182,5 +188,48 @@ def test_when_the_owner_of_a_mote_goes_the_next_one_goes_on_and_no_exit_is_misse
                 scene.readings["temperature"] = 31.0
                 await until(lambda: len(reader.values()) == 3, "the next enter")
                 assert following.taking.counts["sent"] >= 2
+
+    play(tmp_path / "mote", scenario)
+
+
+CELLS = {"a": (45.800, 10.0), "b": (45.830, 20.0), "c": (45.860, 25.0)}
+"""Where they are, and above which temperature somebody wants to be told there."""
+
+
+def test_a_walk_through_three_cells_changes_what_the_mote_that_comes_along_evaluates(
+    tmp_path: Path, cloud: Cloud
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.readings["temperature"] = 5.0
+        async with mobile(tmp_path, "edge", cloud, place=True) as broker, Reader(cloud) as reader:
+
+            async def walk() -> None:
+                while True:
+                    broker.whereabouts.put(Fix(broker._clock(), here, 15.95))
+                    await asyncio.sleep(1.0)
+
+            here, seen = CELLS["a"][0], set[bytes]()
+
+            def is_there(limit: float) -> bool:
+                texts, on_mote = [one.text for one in broker.decider.filters.values()], set(programs(scene))
+                return len(texts) == 1 and f"> {limit:g}" in texts[0] and len(on_mote) == 1 and not on_mote & seen
+
+            walking = asyncio.create_task(walk())
+            await until(lambda: is_owner(broker), "the lease of the mote")
+            for lat, limit in CELLS.values():
+                await reader.subscribe(
+                    f"temperature > {limit:g} AND lat > {lat - 0.002:.3f} AND lat < {lat + 0.002:.3f}"
+                )
+            pace(4.0)
+            for lat, limit in CELLS.values():
+                here = lat
+                await until(partial(is_there, limit), f"the filter of {lat} alone, on the mote")
+                seen |= set(programs(scene))
+                told = len(reader.read())
+                scene.readings["temperature"] = limit + 1.0
+                await until(lambda told=told: len(reader.read()) > told, "a notification")  # type: ignore[misc]
+                scene.readings["temperature"] = 5.0
+            walking.cancel()
+            assert {value for _, value in reader.values()} == {limit + 1.0 for _, limit in CELLS.values()}
 
     play(tmp_path / "mote", scenario)
