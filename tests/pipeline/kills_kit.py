@@ -148,6 +148,7 @@ class Pipeline:
             )
         self.batch_seconds = 0.0
         """What the last one took."""
+        self._place = 0
         self._said: list[str] = []
         self._hurt = False
         self._family: set[psutil.Process] = set()
@@ -166,23 +167,24 @@ class Pipeline:
 
     def _comes_to(self, sequence: int) -> bool:
         assert self._process.stdout
-        for line in self._process.stdout:
+        while self._place < sequence and (line := self._process.stdout.readline()):
             self._said.append(line)
             place, _, seconds = line.partition(" ")
             if place.isdigit():
-                self.batch_seconds = float(seconds)
-                if int(place) >= sequence:
-                    return True
-        return False
+                self._place, self.batch_seconds = int(place), float(seconds)
+        return self._place >= sequence
 
     def _start_again(self) -> None:
-        """As whoever runs it does. Where nothing was killed, only the machine is an excuse."""
-        code = self._bury()
+        """As whoever runs it does."""
+        self._excuse(self._bury())
+        self._start()
+
+    def _excuse(self, code: int) -> None:
+        """Where nothing was killed, only the machine is an excuse."""
         assert code in (-signal.SIGKILL, 3), f"{self._said} {self._errors.read_text()[-3000:]}"
         assert self._hurt or TOO_BUSY in "".join(self._said), f"it ended by itself: {self._said}"
         if not self._hurt:
             print(f"not killed, but ended: {TOO_BUSY}", flush=True)
-        self._start()
 
     def stays(self, seconds: float) -> None:
         """Let it go on for a time that nothing it says can tell, or until it ends."""
@@ -247,13 +249,18 @@ class Pipeline:
         self._process.stdin.close()
         self._process.stdout.close()
 
-    def finish(self) -> tuple[int, int]:
-        """Have it stop as it does; up to which records the lake has come, and matching."""
+    def finish(self, sequence: int) -> tuple[int, int]:
+        """Have it stop as it does, once it is so far; up to which records the lake has come, and matching."""
+        self.until(sequence)
         assert self._process.stdin
         self._process.stdin.close()
-        assert self._bury() == 0, f"{self._said} {self._errors.read_text()[-3000:]}"
-        lake, matching = self._said[-1].split()
-        return int(lake), int(matching)
+        code = self._bury()
+        if code == 0:
+            lake, matching = self._said[-1].split()
+            return int(lake), int(matching)
+        self._excuse(code)
+        self._start()
+        return self.finish(sequence)
 
 
 def _name_of(process: psutil.Process) -> str:

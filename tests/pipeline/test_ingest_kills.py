@@ -57,8 +57,7 @@ def kill_all(nats: NatsServer, folder: Path, kills: list[str], readings: int, se
             pipeline.stays(chance.random() * (pipeline.batch_seconds or FIRST_SECONDS))
             names = pipeline.kill(what, chance)
             print(f"seed {seed}: at record {moment} of {end} killed {what}: {', '.join(names)}", flush=True)
-        pipeline.until(put(nats, [record for part in parts for record in part]))
-        return pipeline.finish()
+        return pipeline.finish(put(nats, [record for part in parts for record in part]))
 
 
 def compare(spark: SparkSession, nats: NatsServer, folder: Path, readings: int, lake_at: int, matching_at: int) -> None:
