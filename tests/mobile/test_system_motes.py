@@ -15,7 +15,7 @@ import pytest
 from clouds import Cloud
 from motes_kit import HOT, SOURCE, programs
 from radio_kit import OTHER, Scene, on_air
-from uplink_kit import REAL
+from uplink_kit import REAL, fixed_cloud
 
 from spinney.client import Handle, Notification, Subscriber
 from spinney_mobile.broker import Broker
@@ -28,6 +28,8 @@ from spinney_tools.sim.clock import VirtualLoop
 pytestmark = pytest.mark.slow
 
 DEADLINE_SECONDS = 60.0
+QUICKLY = 300.0
+HOUR_SECONDS = 3_600.0
 SLOWLY = 0.1
 """Virtual seconds to a real one, while it counts how many pass: the cloud's own work is real."""
 
@@ -86,12 +88,13 @@ def is_owner(broker: Broker) -> bool:
 
 
 class Reader:
-    """A subscriber whose notifications are kept."""
+    """A subscriber whose notifications are kept, also by the server while a link is down."""
 
     def __init__(self, cloud: Cloud, name: str = "reader") -> None:
         self.told: list[Notification] = []
         self._queue: queue.SimpleQueue[Notification] = queue.SimpleQueue()
-        self.client = Subscriber(name, server=f"mqtt://127.0.0.1:{cloud.port('MQTT')}")
+        server = f"mqtt://127.0.0.1:{cloud.port('MQTT')}"
+        self.client = Subscriber(name, server=server, session=f"session-of-{name}")
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.client.connect, DEADLINE_SECONDS)
@@ -115,9 +118,9 @@ class Reader:
         return [(one.why, (one.publication or {}).get("temperature")) for one in self.read()]
 
 
-def play(folder: Path, scenario: Callable[[Scene], Awaitable[None]]) -> None:
+def play(folder: Path, scenario: Callable[[Scene], Awaitable[None]], **settings: int) -> None:
     folder.mkdir()
-    on_air(folder, scenario, speed=1.0)
+    on_air(folder, scenario, speed=1.0, **settings)
 
 
 def test_a_subscription_made_in_the_cloud_changes_what_a_mote_transmits_within_two_seconds(
@@ -190,6 +193,39 @@ def test_when_the_owner_of_a_mote_goes_the_next_one_goes_on_and_no_exit_is_misse
                 assert following.taking.counts["sent"] >= 2
 
     play(tmp_path / "mote", scenario)
+
+
+def test_an_hour_without_the_cloud_loses_no_state_of_a_mote(tmp_path: Path) -> None:
+    cloud = fixed_cloud(tmp_path / "cloud")
+    hot = [30.0, 20.0] * 6
+
+    async def scenario(scene: Scene) -> None:
+        async with mobile(tmp_path, "edge", cloud) as broker, Reader(cloud) as reader:
+            await until(lambda: is_owner(broker), "the lease of the mote")
+            await reader.subscribe(HOT)
+            await until(lambda: programs(scene), "the filter on the mote")
+            await until(lambda: not broker.outbox.log.count, "all stored")
+            await asyncio.to_thread(cloud.stop)
+            await until(lambda: not broker._is_connected(), "the loss of the link")
+            began = pace(QUICKLY)
+            for number, temperature in enumerate(hot, 1):
+                scene.readings["temperature"] = temperature
+                now = began + HOUR_SECONDS * number / len(hot)
+                await until(lambda now=now: asyncio.get_running_loop().time() >= now, "five minutes")  # type: ignore[misc]
+            pace(1.0)
+            assert broker.outbox.log.count >= len(hot), "all of that waits"
+            assert broker.announcer.sources == [SOURCE]
+            assert programs(scene), "and the filter is where it was"
+            await asyncio.to_thread(cloud.start)
+            expected = [("enter" if one == 30.0 else "exit", one) for one in hot]
+            await until(lambda: len(reader.read()) >= len(hot), "what happened meanwhile")
+            assert reader.values() == expected
+            scene.readings["temperature"] = 31.0
+            await until(lambda: reader.values() == [*expected, ("enter", 31.0)], "what happens now")
+            assert broker.outbox.status().dropped == 0
+
+    with cloud.start():
+        play(tmp_path / "mote", scenario, sample_interval_s=10, advert_interval_ms=2000)
 
 
 CELLS = {"a": (45.800, 10.0), "b": (45.830, 20.0), "c": (45.860, 25.0)}
