@@ -413,9 +413,18 @@ def test_at_a_terminal_seconds_go_by_on_one_line_and_then_stand_there(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher = launcher_of(clone)
+    say, ticked = launcher.say, clone / "ticked"
+
+    def say_and_mark(text: str, *, again: bool = False) -> None:
+        say(text, again=again)
+        if again:
+            ticked.touch()
+
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(launcher, "TICK_SECONDS", 0.01)
-    launcher.run("doing it", [sys.executable, "-c", ""])
+    monkeypatch.setattr(launcher, "say", say_and_mark)
+    work = "import os, sys\nwhile not os.path.exists(sys.argv[1]): os.sched_yield()"
+    launcher.run("doing it", [sys.executable, "-c", work, str(ticked)])
     first, *ticks, last, end = re.split(r"[\r\n]", capsys.readouterr().err)
     assert first == "spinney: doing it ..."
     assert ticks
