@@ -238,7 +238,8 @@ class Broker:
         self.present(info.source)
         self.devices.describe(info.address, info.name, Description(info.rows, info.boot, info.sequence))
         if info.source in self.announcer:
-            self.announcer.describe(info.source, self.telling.told(info.source, info.abilities), self._steady())
+            abilities = {**info.abilities, **self.locating.abilities}
+            self.announcer.describe(info.source, self.telling.told(info.source, abilities), self._steady())
 
     def may_use(self, source: str) -> bool:
         """Whether to connect to a source: it is ours; or, without the cloud, nobody else's as far as we know."""

@@ -10,7 +10,7 @@ from spinney.expression import Value
 from .cells import Grid, GridError, grid
 from .device_settings import DeviceSettings, place_of
 from .place import Whereabouts
-from .samples import Sample
+from .samples import CELL, Ability, Sample
 from .settings import Place, Settings
 
 _log = logging.getLogger(__name__)
@@ -25,6 +25,11 @@ class Locating:
         self._settings: Place = settings.place
         self._whereabouts = whereabouts
         self._devices = devices
+
+    @property
+    def abilities(self) -> dict[str, Ability]:
+        """What is added to the samples of a source whose place may change, as announcements have it."""
+        return {} if self.grid is None else {CELL: Ability(kind="string")}
 
     def any_grid(self) -> Grid:
         """The cells that there are, whether readings have them or not; GridError."""
@@ -63,7 +68,7 @@ class Locating:
     def _at(self, lat: float, long: float) -> dict[str, Value]:
         place: dict[str, Value] = {"lat": lat, "long": long}
         if self.grid is not None:
-            place["cell"] = self.grid.cell(lat, long, self._settings.resolution)
+            place[CELL] = self.grid.cell(lat, long, self._settings.resolution)
         return place
 
 

@@ -88,8 +88,8 @@ def constant(value: Value) -> Promise:
 
 
 def able(ability: Ability) -> Promise:
-    """Of an attribute whose limits are known before it is heard."""
-    return Promise(frozenset({"number"}), ability.minimum, ability.maximum, ability.unit)
+    """Of an attribute of which something is known before it is heard."""
+    return Promise(frozenset({ability.kind}), ability.minimum, ability.maximum, ability.unit)
 
 
 Pair = tuple[Promises | None, Promises | None]

@@ -19,6 +19,12 @@ from spinney.label import Mark
 MAX_HEARD_BYTES: Final = 4096
 """Of one advert, line or message."""
 
+HEARD: Final = "heard"
+"""The attribute that says when the broker heard of a sample, where that is not when it was taken."""
+
+CELL: Final = "cell"
+"""The attribute that says in which cell a sample was taken."""
+
 Digest = str
 """Of an active filter, as an activation names it."""
 
@@ -84,6 +90,7 @@ class Ability:
     minimum: float | None = None
     maximum: float | None = None
     unit: str | None = None
+    kind: str = "number"
 
 
 class Sink(Protocol):

@@ -24,7 +24,7 @@ from .numbering import Numbering
 from .outbox import OutRecord
 from .plain import check_place
 from .rules import Publication, Ruled, Rules
-from .samples import Digest, Sample
+from .samples import HEARD, Digest, Sample
 from .valid import Valid
 
 HOLD_SECONDS: Final = 10.0
@@ -132,7 +132,7 @@ class Taking:
             publication["lat"], publication["long"] = sample.place
         publication |= self._placing(sample)
         if sample.heard != sample.time:
-            publication["heard"] = sample.heard
+            publication[HEARD] = sample.heard
         if sample.type is not None:
             publication["type"] = sample.type
         if sample.valid_for is not None:

@@ -32,9 +32,11 @@ class Tally:
         self.due = None if self.counts is None else now + TALLY_SECONDS
 
     def along(self, now: float) -> dict[str, Any]:
-        """To go along with an announcement, which spares a message."""
+        """To go along with an announcement, which spares a message: who announces often says hardly anything else."""
         if self.counts is None:
             return {}
+        if self._said is not None:
+            self._pause = min(GROWTH * self._pause, LONGEST_SECONDS)
         self._said, self._said_at = dict(self.counts()), now
         self.due = now + self._pause
         return {"counts": self._said}

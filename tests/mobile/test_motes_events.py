@@ -230,7 +230,7 @@ def test_settings_of_a_device_rename_and_add_attributes_before_anything_is_compi
     async def play(scene: Scene) -> None:
         async with listening(identify=identify) as broker:
             await until(lambda: broker.infos)
-            assert list(broker.infos[0].abilities) == ["warmth"]
+            assert list(broker.infos[0].abilities) == ["warmth", "heard"]
             ability = broker.infos[0].abilities["warmth"]
             assert (ability.minimum, ability.maximum, ability.unit) == (-40.0, 85.0, "°C")
             scene.readings["temperature"] = 30.0

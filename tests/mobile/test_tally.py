@@ -48,6 +48,20 @@ def test_what_has_gone_along_with_an_announcement_is_not_said_again() -> None:
     assert tally.along(3 * TALLY_SECONDS) == {"counts": {"sent": 2}}
 
 
+def test_who_announces_often_says_it_along_and_hardly_ever_alone() -> None:
+    counts = {"sent": 0}
+    tally = Tally(lambda: counts)
+    tally.opened(0.0)
+    alone = []
+    for second in range(4 * 3600):
+        counts["sent"] += 1
+        if second % 300 == 0:
+            tally.along(float(second))
+        if tally.next("s1", float(second)) is not None:
+            alone.append(second)
+    assert alone == [10, 50, 210]
+
+
 def test_a_new_link_is_told_anew() -> None:
     tally = Tally(lambda: {"sent": 1})
     tally.opened(0.0)

@@ -12,7 +12,7 @@ from spinney.mote.attributes import MAX_ATTRIBUTES
 from spinney.mote.protocol import AttributeRow, Info
 from spinney.publication import RESERVED
 
-from ..samples import Ability
+from ..samples import HEARD, Ability
 
 MAX_NAME: Final = 64
 """Characters of an attribute's name."""
@@ -60,6 +60,7 @@ def described(info: Info, address: str, identity: Identity) -> MoteInfo:
         name: Ability(row.low * row.p / row.q, row.high * row.p / row.q, row.unit or None)
         for name, row in zip(names, info.attributes, strict=True)
     }
+    abilities[HEARD] = Ability()  # it is told of a sample some time after that was taken
     battery = None if info.battery is None else min(info.battery, 100) / 100
     return MoteInfo(
         identity.source,

@@ -14,7 +14,7 @@ from spinney import parse_filter
 from spinney.compiled import compile_filter
 from spinney.mote.protocol import AttributeRow
 from spinney_mobile.cells import H3
-from spinney_mobile.samples import Ability
+from spinney_mobile.samples import CELL, HEARD, Ability
 
 from ..sim.city import AREAS
 from ..sim.field import SCENARIOS, Pollution, Source
@@ -59,7 +59,7 @@ ROWS: Final = (
 
 ABILITIES: Final = {
     row.name: Ability(row.low * row.p / row.q, row.high * row.p / row.q, row.unit or None) for row in ROWS
-}
+} | {HEARD: Ability(), CELL: Ability(kind="string")}
 """The same, as its broker announces it."""
 
 _AREA: Final = AREAS["zagreb"]
