@@ -221,13 +221,18 @@ def test_who_is_not_known_is_led_to_the_login_and_out_again(browser: Browser, gu
         assert not [one for one in visit.cookies() if one["name"] == COOKIE]
 
 
-def test_a_session_outlives_the_server_and_not_its_user(browser: Browser, tmp_path: Path) -> None:
+def save_users(folder: Path) -> None:
+    """An operator and a subscriber, in the data directory of a cloud that is not yet started."""
     users = Users()
     with quick_hashes():
         for name in ("ops", "sue"):
             users = users.add(name, CAST[name], "default", password(name))
-    (tmp_path / "data").mkdir()
-    users.save(tmp_path / "data")
+    (folder / "data").mkdir()
+    users.save(folder / "data")
+
+
+def test_a_session_outlives_the_server_and_not_its_user(browser: Browser, tmp_path: Path) -> None:
+    save_users(tmp_path)
     with page_cloud(tmp_path, *PROCESSES, **SETTINGS) as running, Visit(browser, running.url) as visit:
         visit.log_in("sue", password("sue"))
         visit.live()
@@ -242,12 +247,7 @@ def test_a_session_outlives_the_server_and_not_its_user(browser: Browser, tmp_pa
 
 
 def test_a_session_that_ended_while_the_server_was_gone_leads_to_the_login(browser: Browser, tmp_path: Path) -> None:
-    users = Users()
-    with quick_hashes():
-        for name in ("ops", "sue"):
-            users = users.add(name, CAST[name], "default", password(name))
-    (tmp_path / "data").mkdir()
-    users.save(tmp_path / "data")
+    save_users(tmp_path)
     with page_cloud(tmp_path, *PROCESSES, **SETTINGS) as running, Visit(browser, running.url) as visit:
         visit.log_in("sue", password("sue"))
         visit.live()
