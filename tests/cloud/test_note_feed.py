@@ -85,19 +85,20 @@ def test_each_connection_gets_its_owners_notifications_and_only_those(nats: Nats
     async def scenario(log: NatsLog, writer: Writer) -> None:
         async with NoteFeed(log) as feed:
             all_of_ana, one_of_ana = Reading(feed.events("ana", "default")), Reading(feed.events("ana", "default", "b"))
-            other_tenant = Reading(feed.events("ana", "other"))
-            await listening(feed, 3)
-            sequence = await tell(writer, "ana/a", "bob/a", "ana/b")
+            of_bob, other_tenant = Reading(feed.events("bob", "default")), Reading(feed.events("ana", "other"))
+            await listening(feed, 4)
+            sequence = await tell(writer, "ana/a", "bob/x", "ana/b")
             await tell(writer, "ana/c", tenant="other")
             await all_of_ana.until(2)
             await other_tenant.until(1)
             assert all_of_ana.sids() == ["a", "b"]
             assert [event["id"] for event in one_of_ana.events] == [orjson.loads(one_of_ana.events[0]["data"])["id"]]
             assert one_of_ana.sids() == ["b"]
+            assert of_bob.sids() == ["x"]
             assert other_tenant.sids() == ["c"]
             place = await log.state(NOTES)
             assert place.first == sequence
-            for each in (all_of_ana, one_of_ana, other_tenant):
+            for each in (all_of_ana, one_of_ana, of_bob, other_tenant):
                 await each.close()
             assert feed.connections == 0
 
