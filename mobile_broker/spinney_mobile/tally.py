@@ -35,7 +35,7 @@ class Tally:
         """To go along with an announcement, which spares a message: who announces often says hardly anything else."""
         if self.counts is None:
             return {}
-        if self._said is not None:
+        if self._said is not None and now - self._said_at >= self._pause:
             self._pause = min(GROWTH * self._pause, LONGEST_SECONDS)
         self._said, self._said_at = dict(self.counts()), now
         self.due = now + self._pause

@@ -8,6 +8,7 @@ import hashlib
 import ssl
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -155,7 +156,8 @@ def test_of_other_origins_nobody_is_let_in_through_a_proxy(
                 body = {"subscription": "a > 1", "publication": {"a": 2}}
                 answer = httpx.post(f"{url}/v1/explain", json=body, headers={**cookie, **headers}, verify=trusting)
                 asked = answer.status_code == httpx.codes.OK
-            return logged_in, asked, asyncio.run(opens(origin))
+            with ThreadPoolExecutor(1) as apart:  # playwright has a loop in this thread
+                return logged_in, asked, apart.submit(lambda: asyncio.run(opens(origin))).result()
 
         async def opens(origin: str) -> bool:
             """In a loop: this Python's TLS is not for two threads at once, as the other client has."""
