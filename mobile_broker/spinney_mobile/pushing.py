@@ -15,14 +15,14 @@ from .active import ActiveFilter
 from .device_settings import place_of
 from .devices import DeviceTable
 from .motes import Identity, MoteInfo, Motes
-from .samples import Acquirer, Digest, Heard
+from .samples import CELL, HEARD, Acquirer, Digest, Heard
 from .settings import AcquireBle, AcquireMotes, Settings
 
 EVERYTHING: Final = ActiveFilter("everything", "content", ContentSubscription(filter=TRUE), TRUE)
 """In place of all filters, where only this broker may decide: the mote sends every sample."""
 PRIVATE: Final = "a private rule may stop or change its readings"
 _TYPES: Final = {float: "number", str: "string", bool: "boolean"}
-_NOT_THE_MOTES: Final = ("lat", "long", "cell", "heard", "raw")
+_NOT_THE_MOTES: Final = ("lat", "long", CELL, HEARD, "raw")
 """Attributes that are added here, unless constants say which; the mote must not take them for missing."""
 
 
