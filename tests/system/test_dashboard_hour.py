@@ -177,7 +177,7 @@ def test_a_new_connection_is_asked_at_once_for_all_that_is_shown(browser: Browse
         page.evaluate("spinney.state.past = null, spinney.state.series = {}")
         ours[0].close()
         wait_for(lambda: page.evaluate("1") and len(said) > 1 and "told" in said[1])
-        assert asked() == ["asked resolution", "asked series"]
+        assert asked()[:2] == ["asked resolution", "asked series"]  # then perhaps what the page draws next
         wait_for(lambda: page.evaluate("spinney.state.past?.points.length > 0"))  # when next drawn
         wait_for(lambda: page.evaluate(KEPT, "mote-03"))
 
