@@ -9,6 +9,7 @@ import pytest
 from motes_kit import HOT, SOURCE, constants, listening, programs, until, wanted
 from radio_kit import Scene, linked, on_air, program
 
+from spinney.mote import addressed
 from spinney_mobile.motes.mote import IN_REACH_SECONDS, UNWANTED_SECONDS
 
 
@@ -183,6 +184,29 @@ def test_a_table_that_somebody_else_changed_is_put_right(tmp_path: Path) -> None
                     {500: program("temperature > 0", 500)}, [int.from_bytes(ours[2:4], "little")]
                 )
             await until(lambda: programs(scene) == [ours])
+
+    on_air(tmp_path, play)
+
+
+def test_what_another_program_tells_under_a_number_of_ours_is_not_taken_for_our_filters_bit(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        async with listening() as broker:
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.bits(HOT) == [False])
+            await until(lambda: not broker.is_connected)
+            broker.is_deaf = True
+            (ours,) = programs(scene)
+            number = int.from_bytes(ours[2:4], "little")
+            async with linked() as other:
+                theirs = program("WHEN temperature > 10 UNTIL temperature <= 5", number)
+                await other.change_filters({number: addressed(theirs, number, 1)}, [])
+            await until(lambda: len(scene.life.ring) == 1)  # it says that its bit is set
+            broker.is_deaf = False
+            await until(lambda: len(broker.bits(HOT)) == 2)
+            assert broker.bits(HOT) == [False, False], "told anew, by our own program"
+            assert broker.motes.counts["stray labels"] == 1
+            (again,) = programs(scene)
+            assert int.from_bytes(again[2:4], "little") != number
 
     on_air(tmp_path, play)
 

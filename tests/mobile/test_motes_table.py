@@ -159,6 +159,22 @@ def test_what_is_not_ours_in_a_table_is_replaced_even_if_it_says_the_same() -> N
     assert (list(add), drop) == (list(plan.entries), list(theirs.held))
 
 
+def test_a_number_of_ours_under_which_somebody_else_has_put_a_program_means_nothing_any_more() -> None:
+    ours, theirs = Table(), Table()
+    put(ours, planned(ours, HOT))
+    put(theirs, planned(theirs, "WHEN temperature > 30 UNTIL temperature <= 22"))
+    (number,) = ours.held
+    assert list(theirs.held) == [number]
+    assert ours.found(theirs.held)
+    assert ours.crc is None
+    assert number not in ours.entries, "its events would be taken for those of our filter"
+    plan = planned(ours, HOT)
+    assert number not in plan.entries
+    assert ours.bits(plan) == frozenset()
+    ((add, drop),) = ours.begin(plan)
+    assert (list(add), drop) == (list(plan.entries), [number])
+
+
 def test_what_is_kept_comes_back() -> None:
     table = Table()
     put(table, planned(table, HOT + " EACH room", "temperature > 30", known=constants(room="kit")))

@@ -153,10 +153,14 @@ class Table:
     def found(self, held: Mapping[int, int]) -> bool:
         """What the mote has listed; whether some of it is not ours, whose numbers are then not to be used.
 
-        Such a program may have a bit that we know nothing of, even where it says the same as ours.
+        Such a program may have a bit that we know nothing of, even where it says the same as ours. A number that was
+        ours means nothing any more: events under it may be those of the program that somebody else has put there.
         """
         self.held = dict(held)
-        return any(not self._knows(number, crc) for number, crc in held.items())
+        strange = [number for number, crc in held.items() if not self._knows(number, crc)]
+        for number in strange:
+            self.entries.pop(number, None)
+        return bool(strange)
 
     def _knows(self, number: int, crc: int) -> bool:
         return number in self.entries and self.entries[number].crc == crc
