@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,10 @@ def temps(edge: Edge) -> list[Any]:
     return [one["temp"] for one in edge.store.publications]
 
 
+def bytes_of(publication: Mapping[str, Any]) -> int:
+    return len(json.dumps(publication, separators=(",", ":")))
+
+
 # ---- what goes up, and how
 
 
@@ -40,8 +45,8 @@ def test_what_nobody_wants_does_not_go_up() -> None:
         edge.take(temp=temp)
     assert temps(edge) == [31.0]
     assert (edge.taking.counts["sent"], edge.taking.counts["spared"]) == (1, 2)
-    assert edge.taking.counts["bytes_sent"] > 0
-    assert edge.taking.counts["bytes_spared"] > 0
+    assert edge.taking.counts["bytes_sent"] == bytes_of(edge.store.publications[0])
+    assert edge.taking.counts["bytes_spared"] == 2 * edge.taking.counts["bytes_sent"]
 
 
 def test_everything_goes_up_where_that_is_set_and_what_was_not_wanted_is_counted() -> None:
@@ -50,6 +55,15 @@ def test_everything_goes_up_where_that_is_set_and_what_was_not_wanted_is_counted
         edge.take(temp=temp)
     assert temps(edge) == [20.0, 31.0]
     assert edge.taking.counts["sent_unwanted"] == 1
+    assert edge.taking.counts["unneeded"] == 1
+    assert edge.taking.counts["bytes_unneeded"] == bytes_of(edge.store.publications[0])
+
+
+def test_a_reading_that_nobody_wants_but_that_widens_what_is_announced_is_not_counted_as_needless() -> None:
+    edge = Edge(known=KNOWN, send_all=True)
+    edge.take(temp=20, co2=900)
+    assert [one["co2"] for one in edge.store.publications] == [900.0]
+    assert (edge.taking.counts["sent_unwanted"], edge.taking.counts["unneeded"]) == (1, 0)
 
 
 def test_a_publication_has_its_number_source_time_and_what_is_added_to_it_p2() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from motes_kit import EPOCH_S, HOT, SOURCE, Listener, clock, listening, until, wanted
 from radio_kit import OTHER, Scene, on_air
+from spinney_mote.ring import AGE
 
 from spinney_mobile.motes import Identity
 from spinney_mobile.samples import Sample
@@ -165,6 +166,27 @@ def test_a_sample_has_the_time_at_which_it_was_measured(tmp_path: Path) -> None:
             await until(lambda: after.bits(HOT) == [True])
             assert abs(after.samples[0].time - measured) < 3.0
             assert after.samples[0].heard > measured + 490
+
+    on_air(tmp_path, play)
+
+
+def test_what_a_mote_without_the_time_says_is_so_old_was_measured_so_long_ago(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        async with listening() as broker:
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.bits(HOT) == [False])
+            await until(lambda: not broker.is_connected)
+            broker.is_deaf = True
+            scene.life.clock._is_set = False  # within one boot, so that nobody looks whether it is
+            scene.readings["temperature"] = 30.0
+            await until(lambda: len(scene.life.ring) == 1)
+            measured = clock()
+            await asyncio.sleep(500.0)
+            assert scene.life.ring.read(scene.life.ring.first, 0)[18] & AGE
+            broker.is_deaf = False
+            await until(lambda: broker.bits(HOT) == [False, True])
+            assert abs(broker.samples[-1].time - measured) < 3.0
+            assert broker.samples[-1].heard > measured + 490
 
     on_air(tmp_path, play)
 

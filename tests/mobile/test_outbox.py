@@ -109,6 +109,30 @@ def test_a_cut_at_any_byte_leaves_a_transaction_whole_or_not_at_all(tmp_path: Pa
     again.close()
 
 
+def test_damage_at_any_byte_gives_nothing_back_that_was_not_appended(tmp_path: Path) -> None:
+    outbox = opened(tmp_path)
+    for number in range(1, 5):
+        outbox.append([record(number, number % 2 == 0)], {"n": b"%d" % number})
+    outbox.close()
+    (file,) = tmp_path.glob("*.seg")
+    whole = file.read_bytes()
+    records = segment.read(whole).records
+    for at in range(len(whole)):
+        for flip in (0x01, 0xFF):
+            damaged = segment.read(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
+            assert damaged.records == records[: len(damaged.records)], at
+            assert len(damaged.records) < len(records), at
+            assert damaged.bad_bytes, at
+    for at in range(len(segment.MAGIC), len(whole), 29):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        again = opened(tmp_path)
+        kept = numbers(again)
+        assert kept == list(range(1, len(kept) + 1)), at
+        assert again.state() == ({"n": b"%d" % len(kept)} if kept else {}), at
+        assert len(kept) < 4, at
+        again.close()
+
+
 def test_a_large_transaction_is_whole_or_not_there_wherever_it_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
