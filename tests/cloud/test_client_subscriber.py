@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -296,6 +297,24 @@ def test_what_was_not_read_comes_again_in_the_next_session_and_what_was_does_not
             assert sorted(ids(air, 6)) == [f"n{n}" for n in range(4, 10)]
             with pytest.raises(TimedOut):
                 air.get(0.2)
+
+
+@pytest.mark.parametrize(
+    "quick_server", ["nats", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))], indirect=True
+)
+def test_it_is_closed_when_the_server_has_read_all(quick_server: Server) -> None:
+    assert quick_server.process is not None
+    ana = Subscriber("ana", server=url(quick_server), session="desk").connect()
+    closing = threading.Thread(target=ana.close)
+    quick_server.process.send_signal(signal.SIGSTOP)
+    try:
+        closing.start()
+        closing.join(0.5)
+        assert closing.is_alive(), "a server that reads nothing"
+    finally:
+        quick_server.process.send_signal(signal.SIGCONT)
+    closing.join(1)
+    assert not closing.is_alive()
 
 
 READING = """

@@ -10,6 +10,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from .handover import Handover
 KEEPALIVE_SECONDS = 30
 CLOSE_SECONDS = 2.0
 """For the server to take what is still to be written, at the end."""
+_CHUNK = 64 * 1024
 
 
 class Opened(NamedTuple):
@@ -94,6 +96,7 @@ class Link:
     ) -> None:
         self._events = events
         self._over = threading.Event()
+        self._closing = False
         self._access = access
         self._client = self._make_client(client_id, clean)
         if will is not None:
@@ -146,8 +149,9 @@ class Link:
             self._client.ack(mid, 1)
 
     def close(self) -> None:
-        """Say good-bye, after all that was published or acknowledged has been written."""
+        """Say good-bye, after all that was published or acknowledged has been written, and until that has been read."""
         if not self._over.is_set():
+            self._closing = True
             self._client.disconnect()
             self._over.wait(CLOSE_SECONDS)
         self.abandon()
@@ -176,7 +180,9 @@ class Link:
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         self._events.put(Arrived(self, message.mid, message.topic, message.payload, message.retain), self._over.is_set)
 
-    def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+    def _on_disconnect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if self._closing:  # the socket is still open
+            _wait_for_end(client.socket())
         self._over.set()
         self._events.put_now(Lost(self, str(reason)))
 
@@ -231,6 +237,17 @@ def _shut_down(sock: Any) -> None:
     """Make whoever waits for this socket see its end. It may be closed meanwhile."""
     with contextlib.suppress(OSError, AttributeError), _same_socket(sock) as same:
         same.shutdown(socket.SHUT_RDWR)
+
+
+def _wait_for_end(sock: Any) -> None:
+    """Until the server has closed it: then it has read all. If this client came again before that, a server would drop
+    what it has not yet read of the old connection, acknowledgements among it (mosquitto 2.0 does).
+    """
+    end = time.monotonic() + CLOSE_SECONDS
+    with contextlib.suppress(OSError, AttributeError), _same_socket(sock) as same:
+        same.settimeout(CLOSE_SECONDS)
+        while same.recv(_CHUNK) and time.monotonic() < end:
+            pass
 
 
 def _same_socket(sock: Any) -> socket.socket:
