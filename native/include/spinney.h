@@ -7,16 +7,17 @@
 //   4. Matcher           add, remove, measure
 //   5. Reader            match arrays of values, JSON, Arrow
 //   6. Workers           which instruction set is used
+//   7. Columns           rows of JSON as Arrow columns
 //
 // ---- 1. Conventions --------------------------------------------------------------------------------------------
 //
-// Handles (spinney_matcher, spinney_reader) are opaque; whoever makes one frees it. Pointers that are passed in are
-// only read during the call. Answers live in the reader and hold until its next call.
+// Handles (spinney_matcher, spinney_reader, spinney_columns) are opaque; whoever makes one frees it. Pointers that are passed in are
+// only read during the call. Answers live in the reader, or the columns, and hold until its next call.
 // Functions that can fail return a spinney_status and fill *error (which may be NULL). A failed call changes nothing.
 // There are no globals, no locale, no recursion on input, and every size that comes from input is checked.
-// Threads: any number may match at once, each with a reader of its own, while others add and remove.
-// All memory comes from the allocator given to spinney_matcher_new, which several threads may call at once; a matcher is
-// freed after its readers.
+// Threads: any number may match at once, each with a reader of its own, while others add and remove; columns have one.
+// All memory comes from the allocator given to spinney_matcher_new, which several threads may call at once, or to
+// spinney_columns_new; a matcher is freed after its readers.
 
 #ifndef SPINNEY_H
 #define SPINNEY_H
@@ -30,7 +31,8 @@ typedef enum spinney_status {
   SPINNEY_BAD_FILTER = 2,  // the bytes are not a filter; position counts bytes
   SPINNEY_BAD_EVENT = 3,   // not a flat JSON object, or a value that is refused; position counts bytes
   SPINNEY_BAD_BATCH = 4,   // an Arrow type or value that is refused; position is the column
-  SPINNEY_BAD_ID = 5       // added twice, not there, or too large
+  SPINNEY_BAD_ID = 5,      // added twice, not there, or too large
+  SPINNEY_FULL = 6         // more than columns hold: give what there is, forget it, and take this again
 } spinney_status;
 
 typedef struct spinney_error {
@@ -185,5 +187,70 @@ typedef enum spinney_simd {
 spinney_simd spinney_simd_best(void);
 const char *spinney_simd_name(spinney_simd simd);
 spinney_status spinney_matcher_use(spinney_matcher *matcher, spinney_simd simd, spinney_error *error);
+
+// ---- 7. Columns ------------------------------------------------------------------------------------------------
+//
+// Rows of JSON, each a flat object, become the columns of one Arrow batch: time, lat and long (numbers), type (a string),
+// and maps of all other attributes by type. Attributes that are null are in no map. id and source are not looked at:
+// ids are made of the runs that the rows are of, a prefix and a number that goes up by one. A map of units has, for a
+// text NAME_unit of a row whose NAME is in the map of numbers, that text under NAME.
+
+typedef struct spinney_columns spinney_columns;
+
+// most: bytes of texts, and entries of a map, in one column; what is above 2 to the 31st - 1, Arrow's own bound, is that.
+// allocator may be NULL: then realloc and free.
+spinney_status spinney_columns_new(const spinney_allocator *allocator, size_t most, spinney_columns **columns,
+                                   spinney_error *error);
+void spinney_columns_free(spinney_columns *columns);
+
+typedef struct spinney_id_run {
+  uint64_t prefix_length;  // the prefixes of all runs follow one another
+  uint64_t first;          // the number of its first row
+  uint64_t rows;
+} spinney_id_run;
+
+// The rows of one record, an array, after those that are there. left_out: places in the array, in order, of rows that
+// are checked but not taken. As strict as spinney_match_json; so is a reserved attribute of another type refused, and
+// an array that has not as many rows as the runs.
+spinney_status spinney_columns_take(spinney_columns *columns, const char *json, size_t length, const char *prefixes,
+                                    const spinney_id_run *runs, size_t n_runs, const uint64_t *left_out,
+                                    size_t n_left_out, spinney_error *error);
+
+// So many rows of which everything is null, and every map empty.
+spinney_status spinney_columns_skip(spinney_columns *columns, size_t rows, spinney_error *error);
+
+size_t spinney_columns_rows(const spinney_columns *columns);
+
+// Forgets all rows but the first so many; their memory is kept for others.
+void spinney_columns_keep(spinney_columns *columns, size_t rows);
+
+typedef struct spinney_buffer {
+  const uint8_t *bytes;
+  size_t length;
+} spinney_buffer;
+
+// As Arrow lays it out. What a column's type does not have is empty, and so is valid where nothing is null.
+typedef struct spinney_column {
+  spinney_buffer valid;    // a bit each
+  spinney_buffer offsets;  // int32_t
+  spinney_buffer data;     // doubles, a bit each, or UTF-8
+} spinney_column;
+
+typedef struct spinney_map {
+  size_t entries;
+  spinney_buffer offsets;  // int32_t: where those of each row begin, and where the last ones end
+  spinney_column keys, items;
+} spinney_map;
+
+enum { SPINNEY_NUMBERS = 0, SPINNEY_TEXTS = 1, SPINNEY_FLAGS = 2, SPINNEY_UNITS = 3, SPINNEY_MAPS = 4 };
+
+typedef struct spinney_rows {
+  size_t rows;
+  spinney_column id, time, latitude, longitude, type;
+  spinney_map maps[SPINNEY_MAPS];
+} spinney_rows;
+
+// All rows that are there.
+void spinney_columns_give(const spinney_columns *columns, spinney_rows *rows);
 
 #endif

@@ -63,7 +63,7 @@ static const spinney_key *repeated_of_few(const spinney_key *keys, size_t count)
 }
 
 static bool in_event(const spinney_key *key, const spinney_event *event) {
-  return key->attribute != SPINNEY_NONE && event->slots[key->attribute].type != SPINNEY_NULL;
+  return event && key->attribute != SPINNEY_NONE && event->slots[key->attribute].type != SPINNEY_NULL;
 }
 
 const spinney_key *spinney_keys_repeated(spinney_keys *keys, const spinney_event *event) {

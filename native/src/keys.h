@@ -9,7 +9,7 @@ typedef struct spinney_key {
   const char *text;  // unescaped
   size_t length;
   size_t position;     // in the input, or the column
-  uint32_t attribute;  // or SPINNEY_NONE
+  uint32_t attribute;  // or SPINNEY_NONE; without an event, what its owner likes
 } spinney_key;
 
 enum { SPINNEY_FEW_KEYS = 32 };  // compared each with each; more are sorted
@@ -24,7 +24,8 @@ typedef struct spinney_keys {
 // False: no memory.
 bool spinney_keys_add(spinney_keys *keys, spinney_key key);
 
-// A key that is there twice: here and as a value of the event, or twice here, then the second. NULL if there is none.
+// A key that is there twice: here and as a value of the event (NULL: there is none), or twice here, then the second.
+// NULL if there is none.
 // Changes the order of the keys.
 const spinney_key *spinney_keys_repeated(spinney_keys *keys, const spinney_event *event);
 

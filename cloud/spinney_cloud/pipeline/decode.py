@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +26,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spinney.columns import ColumnsFull
+
 from ..cells import cell_at
-from ..names import UNIT_SUFFIX
 from ..records import Announced, Publications, Record, RecordError, kind_of
 from ..records import decode as decode_record
-from .row_groups import Group, groups_of, rows_of
+from .row_columns import GATHERED, RowColumns, row_columns
+from .row_groups import check_header
 from .schema import CELL_RESOLUTION, COLUMNS, FORMS, LABELS, LAKE, RECORDS
 
 ROWS = 10_000
@@ -40,6 +42,8 @@ MAX_RAW = 16 * 1024
 MAX_REASON = 500
 MAX_CELLS = 65_536
 """Places whose cell is remembered; most sources do not move."""
+_NOWHERE = 999.0
+"""Degrees that no place has."""
 _MICROSECONDS = 1_000_000
 
 
@@ -52,15 +56,21 @@ def cell_of(lat: float | None, long: float | None) -> str | None:
 
 
 class Decoder:
-    """Gathers records, in order, and gives batches in one of the schema's forms."""
+    """Gathers records, in order, and gives batches in one of the schema's forms.
 
-    def __init__(self, give: str = "publications") -> None:
+    `rows` gathers what rows say; by default in C where the core is there.
+    """
+
+    def __init__(self, give: str = "publications", rows: RowColumns | None = None) -> None:
         self.schema = FORMS[give]
         self.readings = 0
         """Rows that were given, without the dead."""
         self.dead = 0
+        self._rows = row_columns() if rows is None else rows
         self._columns: dict[str, list[Any]] = {}
+        """What neither those columns have nor pieces."""
         self._pieces: list[_Piece] = []
+        self._closed: list[pa.RecordBatch] = []
         self._clear()
 
     # ---- taking
@@ -74,20 +84,30 @@ class Decoder:
             if not isinstance(record, Publications):
                 self._note(record, sequence, arrival)
                 return 0
-            rows = rows_of(record)
-            groups = groups_of(rows)
+            check_header(record)
+            note = self._note_beside(record, repeated) if self.schema is LAKE else None
+            self._gather(record, repeated, 0 if note is None else 1)
         except RecordError as error:
             self._bury(data, sequence, arrival, str(error))
             return 0
-        if repeated:
-            groups = groups_of([row for place, row in enumerate(rows) if place not in repeated])
-        if self.schema is LAKE:
-            self._take_labels(record, sequence, arrival, repeated)
-        self._take_runs(record, sequence, arrival, repeated)
-        for group in groups:
-            self._take_group(group)
-            self.readings += group.size
-        return len(rows)
+        if note is not None:
+            self._append(note, sequence, arrival)
+        if record.labels and self.schema is LAKE:
+            self._take_labels(record, repeated)
+        return self._take_runs(record, sequence, arrival, repeated)
+
+    def _gather(self, record: Publications, repeated: Collection[int], before: int) -> None:
+        try:
+            self._rows.take(record, repeated, before)
+        except ColumnsFull:
+            self._close()
+            self._gather_alone(record, repeated, before)
+
+    def _gather_alone(self, record: Publications, repeated: Collection[int], before: int) -> None:
+        try:
+            self._rows.take(record, repeated, before)
+        except ColumnsFull as error:
+            raise RecordError(f"a record that no batch holds: {error}") from error
 
     def _take_record(self, data: bytes, sequence: int, arrival: float) -> int:
         try:
@@ -101,78 +121,58 @@ class Decoder:
         self.rows += 1
         return 1
 
-    def _take_runs(self, record: Publications, sequence: int, arrival: float, repeated: Collection[int]) -> None:
-        ids, start = self._columns["id"], 0
+    def _take_runs(self, record: Publications, sequence: int, arrival: float, repeated: Collection[int]) -> int:
+        start = 0
         said = (record.tenant, _micros(record.received), _micros(arrival), arrival, sequence)
         for run in record.runs:
-            prefix = f"{run.source}:{run.boot}:"
             for places in _stretches(range(start, start + run.length), repeated):
                 first = run.first + places.start - start
-                ids += [f"{prefix}{number}" for number in range(first, first + len(places))]
                 self._put(_Piece(len(places), first, places.start, run.source, run.boot, run.client, run.epoch, *said))
+                self.readings += len(places)
             start += run.length
+        return start
 
     def _put(self, piece: _Piece) -> None:
         self._pieces.append(piece)
         self.rows += piece.rows
 
-    def _take_group(self, group: Group) -> None:
-        columns, count = self._columns, group.size
-        nothing = (None,) * count
-        for name in COLUMNS:
-            columns[name] += group.fixed.get(name, nothing)
-        columns["cell"] += map(cell_of, group.fixed.get("lat", nothing), group.fixed.get("long", nothing))
-        maps = self._maps
-        maps["numbers"].put(group.numbers, count)
-        maps["texts"].put(group.texts, count)
-        maps["flags"].put(group.flags, count)
-        maps["units"].put(
-            {
-                name.removesuffix(UNIT_SUFFIX): column
-                for name, column in group.texts.items()
-                if name.endswith(UNIT_SUFFIX) and name.removesuffix(UNIT_SUFFIX) in group.numbers
-            },
-            count,
-        )
-
-    def _take_labels(self, record: Publications, sequence: int, arrival: float, repeated: Collection[int]) -> None:
-        """Before the record's rows."""
-        rows = [place for place in range(sum(run.length for run in record.runs)) if place not in repeated]
+    def _note_beside(self, record: Publications, repeated: Collection[int]) -> dict[str, Any] | None:
+        """For the lake, what a record says beside its rows; None if that is nothing, and there are rows."""
         silent = [[name, label.to_json()] for row, name, label in record.labels if row is None]
-        if silent or not rows:
-            self._note(record, sequence, arrival, labels=silent)
-        if record.labels:
-            by_row: dict[int | None, dict[str, Any]] = {}
-            for row, name, label in record.labels:
-                by_row.setdefault(row, {})[name] = label.to_json()
-            self._fill_up()
-            self._columns[LABELS] += [orjson.dumps(by_row[row]).decode() if row in by_row else None for row in rows]
+        if not silent and _left(record, repeated):
+            return None
+        return _noted(record, labels=silent)
 
-    def _note(self, record: Record, sequence: int, arrival: float, **more: Any) -> None:
+    def _take_labels(self, record: Publications, repeated: Collection[int]) -> None:
+        """Before the record's rows are counted."""
+        by_row: dict[int | None, dict[str, Any]] = {}
+        for row, name, label in record.labels:
+            by_row.setdefault(row, {})[name] = label.to_json()
+        self._fill_up()
+        self._columns[LABELS] += [
+            orjson.dumps(by_row[row]).decode() if row in by_row else None for row in _left(record, repeated)
+        ]
+
+    def _note(self, record: Record, sequence: int, arrival: float) -> None:
         """For the lake, what a record says that is no publication."""
         if self.schema is LAKE:
-            if isinstance(record, Announced):
-                more = {"sources": record.sources, "over": record.over}
-            self._append(
-                {"tenant": record.tenant, "raw": orjson.dumps({"kind": kind_of(record), **more}).decode()},
-                sequence,
-                arrival,
-            )
+            more = {"sources": record.sources, "over": record.over} if isinstance(record, Announced) else {}
+            self._rows.skip(1)
+            self._append(_noted(record, **more), sequence, arrival)
 
     def _bury(self, data: bytes, sequence: int, arrival: float, reason: str) -> None:
         self.dead += 1
         if "reason" in self._columns:
             raw = data[:MAX_RAW].decode(errors="replace")
+            self._rows.skip(1)
             self._append({"reason": reason[:MAX_REASON], "raw": raw}, sequence, arrival)
 
     def _append(self, known: dict[str, Any], sequence: int, arrival: float) -> None:
-        """A row that is no publication."""
+        """What else there is of a row of nothing."""
         self._fill_up()
         for name, column in self._columns.items():
             column.append(known.get(name))
         self._put(_Piece(1, tenant=known.get("tenant"), log_time=_micros(arrival), arrival=arrival, log_seq=sequence))
-        for each in self._maps.values():
-            each.put({}, 1)
 
     def _fill_up(self) -> None:
         """Publications have no reason, and mostly no labels."""
@@ -183,22 +183,30 @@ class Decoder:
     # ---- giving
 
     def give(self) -> Iterator[pa.RecordBatch]:
-        """All that was taken since the last time: a batch, or none."""
-        if not self.rows:
-            return
+        """All that was taken since the last time: a batch, or none; several only if one does not hold it."""
+        if self.rows:
+            self._close()
+        closed, self._closed = self._closed, []
+        yield from closed
+
+    def _close(self) -> None:
+        """No more rows in this batch."""
         self._fill_up()
-        arrays = {name: _array(column, self.schema.field(name).type) for name, column in self._columns.items()}
+        arrays = {name: pa.array(column, self.schema.field(name).type) for name, column in self._columns.items()}
         if self.schema is not RECORDS:
-            arrays |= _spread(self._pieces, self.schema) | {name: each.array() for name, each in self._maps.items()}
+            arrays |= _spread(self._pieces, self.schema) | self._rows.arrays()
+            arrays["cell"] = _cells(arrays["lat"], arrays["long"])
         self._clear()
-        yield pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+        self._closed.append(
+            pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+        )
 
     def _clear(self) -> None:
         self.rows = 0
         """How many wait to be given."""
         self._pieces = []
-        self._maps = {field.name: _Map(field.type) for field in self.schema if pa.types.is_map(field.type)}
-        elsewhere = {*self._maps, *(_Piece._fields if self._maps else ())}
+        self._rows.clear()
+        elsewhere = {*GATHERED, "cell", *_Piece._fields} if self.schema is not RECORDS else set()
         self._columns = {name: [] for name in self.schema.names if name not in elsewhere}
 
 
@@ -234,53 +242,40 @@ def _stretches(places: range, repeated: Collection[int]) -> Iterator[range]:
         yield range(start, places.stop)
 
 
+def _left(record: Publications, repeated: Collection[int]) -> list[int]:
+    """The places of a record's rows without the duplicates."""
+    return [place for place in range(sum(run.length for run in record.runs)) if place not in repeated]
+
+
+def _noted(record: Record, **more: Any) -> dict[str, Any]:
+    """What a row of the lake has of a record that is no publication, or of what is beside one."""
+    return {"tenant": record.tenant, "raw": orjson.dumps({"kind": kind_of(record), **more}).decode()}
+
+
 def _spread(pieces: Sequence[_Piece], schema: pa.Schema) -> dict[str, pa.Array]:
     """A row each of what pieces share."""
     counts, *columns = zip(*pieces, strict=True)
     lengths = np.array(counts)
-    piece = pa.array(np.repeat(np.arange(len(lengths)), lengths))
     within = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
     found: dict[str, pa.Array] = {}
     for name, column in zip(_Piece._fields[1:], columns, strict=True):
         kind = schema.field(name).type
-        values = pa.array(column, kind).take(piece)
+        values = _repeat(pa.array(column, kind), lengths)
         found[name] = pc.add(values, pa.array(within, kind)) if name in _COUNTED else values
     return found
 
 
-class _Map:
-    """A column of maps in the making."""
-
-    def __init__(self, kind: pa.DataType) -> None:
-        self._kind = kind
-        self._names: dict[str, int] = {}
-        self._alike: list[tuple[tuple[int, ...], int]] = []
-        """Of rows that follow one another and have the same entries: which, and how many rows."""
-        self._items: list[Any] = []
-
-    def put(self, columns: Mapping[str, Sequence[Any]], count: int) -> None:
-        """So many rows, each with an entry of every column."""
-        names = tuple([self._names.setdefault(name, len(self._names)) for name in columns])
-        if self._alike and self._alike[-1][0] == names:
-            count += self._alike.pop()[1]
-        self._alike.append((names, count))
-        self._items += chain.from_iterable(zip(*columns.values(), strict=True))
-
-    def array(self) -> pa.Array:
-        """All rows."""
-        widths = np.repeat([len(names) for names, _ in self._alike], [count for _, count in self._alike])
-        offsets = np.concatenate(([0], widths.cumsum()))
-        places = np.concatenate([np.tile(np.array(names, int), count) for names, count in self._alike])
-        keys = pa.array(list(self._names), pa.string()).take(pa.array(places))
-        items = _array(self._items, self._kind.item_type)
-        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items)
+def _cells(lat: pa.Array, long: pa.Array) -> pa.Array:
+    """One for each run of rows in the same place."""
+    y, x = (column.fill_null(_NOWHERE).to_numpy() for column in (lat, long))
+    starts = np.flatnonzero(np.concatenate(([True], (y[1:] != y[:-1]) | (x[1:] != x[:-1]))))
+    cells = [cell_of(*place) for place in zip(y[starts].tolist(), x[starts].tolist(), strict=True)]
+    return _repeat(pa.array(cells, pa.string()), np.diff(np.append(starts, len(y))))
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(values, kind)
-    except pa.ArrowInvalid:  # an integer that no double is equal to becomes the nearest, as everywhere
-        return pa.array([float(value) if value.__class__ is int else value for value in values], kind)
+def _repeat(values: pa.Array, counts: np.ndarray[Any, Any]) -> pa.Array:
+    """Each value so many times."""
+    return values.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
 
 
 def _micros(seconds: float) -> int:

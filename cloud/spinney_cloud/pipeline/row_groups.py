@@ -29,8 +29,13 @@ _KINDS = {
 
 
 def rows_of(record: Publications) -> list[dict[str, Any]]:
-    """The rows of a record, flat objects; RecordError if they are not what its header says."""
-    _check_header(record)
+    """The rows of a record, objects; RecordError if they are not what its header says."""
+    check_header(record)
+    return parsed_rows(record)
+
+
+def parsed_rows(record: Publications) -> list[dict[str, Any]]:
+    """The same below a header that has been checked."""
     try:
         rows = orjson.loads(record.rows)
     except orjson.JSONDecodeError as error:
@@ -42,7 +47,8 @@ def rows_of(record: Publications) -> list[dict[str, Any]]:
     return rows
 
 
-def _check_header(record: Publications) -> None:
+def check_header(record: Publications) -> None:
+    """RecordError if the header of a record is not what it should be."""
     if not _is_number(record.received):
         raise RecordError(f"a damaged record: received at {record.received!r:.60}")
     for run in record.runs:
