@@ -151,7 +151,12 @@ def damaged(rows: str, **header: Any) -> bytes:
         (damaged('[{"lat":true}]'), "lat: it must not be bool"),
         (damaged('[{"type":5}]'), "type: it must not be int"),
         (damaged('[{"a":1}]', received="now"), "received at"),
+        (damaged('[{"a":1}]', received=1e300), "received at"),
         (damaged('[{"a":1}]', runs=[["m", "1", 0, 1, "kit", None, 1]]), "a run of"),
+        (damaged('[{"a":1}]', runs=[["m", 1, -1, 1, "kit", None, 1]]), "a run of"),
+        (damaged('[{"a":1}]', runs=[["m", 1, 2**63 - 1, 1, "kit", None, 1]]), "a run of"),
+        (damaged('[{"a":1}]', runs=[["m", 2**63, 0, 1, "kit", None, 1]]), "a run of"),
+        (damaged('[{"a":1}]', runs=[["m", 1, 0, 1, "kit", 2**63, 1]]), "a run of"),
         (damaged('[{"a":1}]', runs=[["m", 1, 0, 1]]), "damaged record"),
     ],
 )
@@ -164,6 +169,11 @@ def test_what_cannot_be_decoded_is_a_dead_letter_among_good_rows(data: bytes, re
     assert dead["raw"] == data.decode()
     assert (dead["log_seq"], dead["arrival"], dead["id"], dead["numbers"]) == (2, 1_760_000_002.5, None, [])
     assert [row["id"] for row in rows_of(before, data, after)] == ["m:1:0", "m:1:1"]
+
+
+def test_for_the_lake_a_run_without_end_is_a_dead_letter_and_not_counted_through() -> None:
+    (dead,) = rows_of(damaged('[{"a":1}]', runs=[["m", 1, 0, 2**62, "kit", None, 1]]), give="lake")
+    assert dead["reason"] == f"a damaged record: 1 rows, and runs of {2**62}"
 
 
 def test_a_large_dead_letter_is_cut() -> None:

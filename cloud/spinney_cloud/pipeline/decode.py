@@ -139,7 +139,7 @@ class Decoder:
     def _note_beside(self, record: Publications, repeated: Collection[int]) -> dict[str, Any] | None:
         """For the lake, what a record says beside its rows; None if that is nothing, and there are rows."""
         silent = [[name, label.to_json()] for row, name, label in record.labels if row is None]
-        if not silent and _left(record, repeated):
+        if not silent and _has_rows(record, repeated):
             return None
         return _noted(record, labels=silent)
 
@@ -233,6 +233,9 @@ _COUNTED = ("sequence", "log_row")
 
 def _stretches(places: range, repeated: Collection[int]) -> Iterator[range]:
     """What is left of them without the duplicates."""
+    if not repeated:
+        yield places
+        return
     start = places.start
     for gap in sorted(place for place in repeated if place in places):
         if gap > start:
@@ -245,6 +248,12 @@ def _stretches(places: range, repeated: Collection[int]) -> Iterator[range]:
 def _left(record: Publications, repeated: Collection[int]) -> list[int]:
     """The places of a record's rows without the duplicates."""
     return [place for place in range(sum(run.length for run in record.runs)) if place not in repeated]
+
+
+def _has_rows(record: Publications, repeated: Collection[int]) -> bool:
+    """Whether any are left without the duplicates; to be asked before anybody has counted the rows."""
+    rows = sum(run.length for run in record.runs)
+    return rows > sum(place < rows for place in {*repeated})
 
 
 def _noted(record: Record, **more: Any) -> dict[str, Any]:

@@ -10,9 +10,14 @@ from typing import Any
 
 import orjson
 
-from ..records import Publications, RecordError
+from ..records import Publications, RecordError, Run
 from .schema import COLUMNS
 
+MAX_INTEGER = 2**63 - 1
+MAX_SECONDS = 2**63 / 1e6
+"""What columns of integers and of timestamps hold."""
+_RUNS = frozenset((str, int, int, int, str, epoch, int) for epoch in (int, NoneType))
+"""The types of what a run has."""
 _FROM_RUN = frozenset({"id", "source"})
 _NUMBER = frozenset({float, int, NoneType})
 _FIXED = {"time": _NUMBER, "lat": _NUMBER, "long": _NUMBER, "type": frozenset({str, NoneType})}
@@ -49,16 +54,17 @@ def parsed_rows(record: Publications) -> list[dict[str, Any]]:
 
 def check_header(record: Publications) -> None:
     """RecordError if the header of a record is not what it should be."""
-    if not _is_number(record.received):
+    if not _is_number(record.received) or not abs(record.received) < MAX_SECONDS:
         raise RecordError(f"a damaged record: received at {record.received!r:.60}")
     for run in record.runs:
-        match run:
-            case (str(), int(boot), int(first), int(length), str(), int() | None, int()) if (
-                min(boot, first, length) >= 0
-            ):
-                pass
-            case _:
-                raise RecordError(f"a damaged record: a run of {run!r:.200}")
+        if tuple(map(type, run)) not in _RUNS or not _fits(run):
+            raise RecordError(f"a damaged record: a run of {run!r:.200}")
+
+
+def _fits(run: Run) -> bool:
+    """Whether its numbers have room in the columns that they are for."""
+    last, epoch = run.first + run.length, run.epoch or 0
+    return run.length >= 0 and run.first >= 0 and last <= MAX_INTEGER and 0 <= run.boot <= MAX_INTEGER >= abs(epoch)
 
 
 @dataclass(slots=True)
