@@ -165,10 +165,34 @@ def test_a_scan_that_stopped_needs_no_more_than_a_new_one() -> None:
             watching = tasks.create_task(dog.run())
             acquirers.add(scene.adverts())
             await scene.kept.until(lambda: scene.kept.heards)
-            await scene.radios["hci0"].device.stop_scanning()
-            count = len(scene.kept.heards)
-            await until(lambda: len(scene.kept.heards) > count, 2 * SILENT)
-            assert dog.counts == {"rescans": 1}
+            for times in (1, 2):
+                await scene.radios["hci0"].device.stop_scanning()
+                count = len(scene.kept.heards)
+                await until(lambda before=count: len(scene.kept.heards) > before, 2 * SILENT)
+                assert dog.counts == {"rescans": times}
+            watching.cancel()
+
+    on_air(play)
+
+
+@pytest.mark.parametrize(("adapter", "name"), [(None, "hci0"), ("hci0", "hci0")])
+def test_an_adapter_that_has_no_name_in_the_settings_is_reset_as_the_systems_first(
+    adapter: str | None, name: str
+) -> None:
+    async def play(scene: Scene) -> None:
+        was_reset: list[str] = []
+
+        async def note(adapter: str) -> None:
+            was_reset.append(adapter)
+
+        scene.beacons(("Ruuvi",))
+        async with Acquirers(scene.kept) as acquirers, asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watched(scene, acquirers, reset=note).run())
+            acquirers.add(scene.adverts(adapter))
+            await scene.kept.until(lambda: scene.kept.heards)
+            scene.radios["hci0"].power_off()
+            await until(lambda: was_reset, 3 * SILENT)
+            assert was_reset == [name]
             watching.cancel()
 
     on_air(play)

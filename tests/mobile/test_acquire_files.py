@@ -190,7 +190,32 @@ def test_rooms_come_evenly_and_the_same_for_the_same_seed() -> None:
     assert [sample.source for _, sample in found[:5]] == ["room-1", "room-2", "room-3", "room-4", "room-1"]
     assert found == played(settings, 12)
     assert found != played(AcquireSimulator(sources=4, every=8.0, seed=4), 12)
-    assert all(sample.battery is not None and 0 <= sample.battery <= 1 for _, sample in found)
+    assert all(sample.time == sample.heard == NOW + when for when, sample in found)
+    assert [sample.values for _, sample in found] == [room(3, step % 4, NOW + 2 * step) for step in range(12)]
+    assert room(3, 0, NOW) != room(3, 1, NOW)
+    batteries = [sample.battery or 0.0 for _, sample in found]
+    assert 0 < batteries[-1] < batteries[0] <= 1
+
+
+def test_however_many_rooms_there_are_others_have_their_turn() -> None:
+    acquirer, turns = make(AcquireSimulator(sources=2, every=1e-9)), 0
+
+    class Counting(Kept):
+        def sampled(self, sample: Sample) -> None:
+            assert len(self.samples) < 1000 * (turns + 1), "nobody else has had a turn"
+            super().sampled(sample)
+
+    async def main() -> None:
+        nonlocal turns
+        run = asyncio.create_task(acquirer.run(Counting()))
+        while turns < 10 and not run.done():
+            turns += 1
+            await asyncio.sleep(0)
+        if run.done():
+            run.result()
+        run.cancel()
+
+    asyncio.run(main())
 
 
 def test_a_rooms_numbers_are_a_rooms() -> None:

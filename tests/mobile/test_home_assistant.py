@@ -6,17 +6,20 @@ import asyncio
 import json
 import queue
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from fault_kit import Wire
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import MosquittoServer
 
+from spinney.client import Notification
 from spinney.identity import PublicationId
 from spinney_mobile.home_assistant import HomeAssistant, discovery
+from spinney_mobile.home_assistant import bridge as bridge_module
 from spinney_mobile.listening import Taken
 from spinney_mobile.samples import Sample
 from spinney_mobile.settings import HomeAssistant as Settings
@@ -121,6 +124,7 @@ def test_each_attribute_becomes_an_entity_of_its_device(reader: Reader) -> None:
             assert item["state_topic"] == "spinney-mobile/source/window/state"
             assert item["value_template"] == "{{ value_json[\"temperature\"] | default('') }}"
             assert item["expire_after"] == 60
+            assert item["availability_mode"] == "all"
             assert [each["topic"] for each in item["availability"]] == [
                 BROKER,
                 "spinney-mobile/source/window/availability",
@@ -138,6 +142,95 @@ def test_each_attribute_becomes_an_entity_of_its_device(reader: Reader) -> None:
             bridge.taken(taken("window", {"temperature": 22.0}))
             assert json.loads(await reader.until("spinney-mobile/source/window/state"))["temperature"] == 22.0
             assert bridge.counts["entities"] == 6
+
+    asyncio.run(run())
+
+
+def test_an_attribute_that_comes_later_becomes_an_entity_then(reader: Reader) -> None:
+    async def run() -> None:
+        async with home(reader.port, Clock()) as bridge:
+            await reader.until(BROKER, b"online")
+            bridge.taken(taken("window", {"temperature": 21.5}))
+            await reader.until("spinney-mobile/source/window/state")
+            bridge.taken(taken("window", {"humidity": 40.0}))
+            await reader.until("homeassistant/sensor/spinney_window/humidity/config")
+            assert bridge.counts["entities"] == 2
+
+    asyncio.run(run())
+
+
+def test_who_comes_later_finds_entities_and_whether_they_are_there_but_no_old_reading(reader: Reader) -> None:
+    async def run() -> None:
+        async with home(reader.port, Clock()) as bridge:
+            await reader.until(BROKER, b"online")
+            bridge.taken(taken("window", {"temperature": 21.5}))
+            bridge.subscribed("smog", "PM10 > 150", has_state=True)
+            await reader.until("spinney-mobile/subscription/smog/state")
+            late = Reader(reader.port)
+            late.client.publish("spinney-mobile/end", b"", qos=1)
+            await late.until("spinney-mobile/end")
+            late.close()
+            assert late.last.keys() == {
+                BROKER,
+                "homeassistant/sensor/spinney_window/temperature/config",
+                "homeassistant/event/spinney_subscription_smog/event/config",
+                "homeassistant/binary_sensor/spinney_subscription_smog/state/config",
+                "spinney-mobile/source/window/availability",
+                "spinney-mobile/subscription/smog/state",
+                "spinney-mobile/end",
+            }
+
+    asyncio.run(run())
+
+
+def test_a_state_is_on_while_it_holds_anywhere(reader: Reader) -> None:
+    def note(why: str, source: str) -> Notification:
+        return Notification(id="n", sid="smog", why=why, time=1000.0, publication={"source": source, "PM10": 1.0})
+
+    async def run() -> None:
+        topic = "spinney-mobile/subscription/smog"
+        async with home(reader.port, Clock()) as bridge:
+            await reader.until(BROKER, b"online")
+            bridge.subscribed("smog", "WHEN PM10 > 150 UNTIL PM10 < 100", has_state=True)
+            await reader.until(f"{topic}/state", b"OFF")
+            for why, source, state in (
+                ("enter", "a", b"ON"), ("enter", "b", b"ON"), ("exit", "a", b"ON"), ("exit", "b", b"OFF")
+            ):  # fmt: skip
+                bridge.notified(note(why, source))
+                told = json.loads(await reader.until(f"{topic}/event"))
+                assert (told["event_type"], told["source"]) == (why, source)
+                assert await reader.until(f"{topic}/state") == state
+
+    asyncio.run(run())
+
+
+def test_what_the_server_has_acknowledged_makes_room_for_more(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridge_module, "MAX_UNACKED", 10)
+
+    async def run() -> None:
+        async with home(reader.port, Clock()) as bridge:
+            await reader.until(BROKER, b"online")
+            for number in range(30):
+                while bridge._unacked:
+                    await asyncio.sleep(0.001)
+                bridge.taken(taken("window", {"temperature": float(number)}))
+                assert json.loads(await reader.until("spinney-mobile/source/window/state"))["temperature"] == number
+            assert bridge.counts["left out"] == 0
+            for _ in range(30):
+                bridge.taken(taken("window", {"temperature": 1.0}))
+            assert bridge.counts["left out"] == 20
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_broker_that_vanishes_is_said_to_be_offline_by_the_server(reader: Reader) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as wires:
+            wire = await wires.enter_async_context(Wire(reader.port))
+            async with home(wire.port, Clock()):
+                await reader.until(BROKER, b"online")
+                await wires.aclose()
+                await reader.until(BROKER, b"offline")
 
     asyncio.run(run())
 
@@ -217,6 +310,23 @@ def test_a_class_is_given_only_with_a_unit_that_home_assistant_takes_for_it() ->
         assert json.loads(message.payload).get("device_class") == device_class
 
 
+def test_what_only_grows_is_a_total_and_a_second_sensor_is_of_the_firsts_kind() -> None:
+    describer = discovery.Describer("ha", "pi", "1", 60.0)
+    readings = {"energy": 1.0, "temperature_2": 1.0, "water_2": 1.0, "motion_2": True, "battery_2": 9.0}
+    units = {"energy": "kWh", "temperature_2": "C", "water_2": "L", "battery_2": "%"}
+    found = dict(describer.entities("m", readings, units, rssi=False))
+    assert all(message.topic.startswith("ha/") for message in found.values())
+    items = {name: json.loads(message.payload) for name, message in found.items()}
+    assert {name: (item.get("device_class"), item.get("state_class")) for name, item in items.items()} == {
+        "energy": ("energy", "total_increasing"),
+        "temperature_2": ("temperature", "measurement"),
+        "water_2": ("water", "total_increasing"),
+        "motion_2": ("motion", None),
+        "battery_2": ("battery", "measurement"),
+    }
+    assert items["battery_2"]["entity_category"] == "diagnostic"
+
+
 def test_names_that_no_topic_can_have_stay_apart() -> None:
     assert discovery.slug("window") == "window"
     assert discovery.slug("a/b") != discovery.slug("a_b") != discovery.slug("a+b")
@@ -225,9 +335,7 @@ def test_names_that_no_topic_can_have_stay_apart() -> None:
 
 
 def test_more_sources_than_the_limit_forget_the_one_silent_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    from spinney_mobile.home_assistant import bridge as module
-
-    monkeypatch.setattr(module, "MAX_SOURCES", 2)
+    monkeypatch.setattr(bridge_module, "MAX_SOURCES", 2)
     bridge = HomeAssistant(Settings(url="mqtt://x"), "pi", "1", lambda _: {})
     for name in ("a", "b", "a", "c"):
         bridge.taken(taken(name, {"t": 1.0}))

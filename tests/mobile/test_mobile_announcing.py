@@ -10,7 +10,17 @@ from deciding_kit import NOW
 
 from spinney_cloud.announcements import Announcement, read_announcement
 from spinney_mobile import announcing as module
-from spinney_mobile.announcing import BURST, GATHER_SECONDS, GONE_SECONDS, REFILL_SECONDS, SETTLE_SECONDS, Announcer
+from spinney_mobile.announcing import (
+    BURST,
+    FREE_METERS,
+    GATHER_SECONDS,
+    GONE_SECONDS,
+    MARGIN,
+    REFILL_SECONDS,
+    SETTLE_SECONDS,
+    STRAY,
+    Announcer,
+)
 from spinney_mobile.cells import H3
 from spinney_mobile.samples import Ability
 
@@ -168,6 +178,16 @@ def test_the_place_is_announced_anew_only_well_beyond_the_border_of_its_cell() -
     assert found.body()["place"] != area
 
 
+def test_without_cells_the_place_is_announced_anew_after_some_hundred_metres() -> None:
+    found = Announcer()
+    found.move(ZAGREB, NOW)
+    area = found.body()["place"]
+    assert (area["lat"], area["long"], area["radius"]) == (*ZAGREB, FREE_METERS * MARGIN)
+    for metres, is_new in ((FREE_METERS, False), (FREE_METERS * STRAY * 1.1, True)):
+        found.move((ZAGREB[0] + metres / 111_195, ZAGREB[1]), NOW)
+        assert (found.body()["place"] != area) == is_new
+
+
 def test_an_area_that_has_been_announced_does_not_stay_where_only_a_coarse_place_may_be_told() -> None:
     found = Announcer()
     found.move(ZAGREB, NOW)
@@ -236,6 +256,15 @@ def test_changes_are_gathered_and_told_at_a_bounded_rate() -> None:
     assert len(told) <= BURST + 100 / REFILL_SECONDS + 1
 
 
+def test_a_change_waits_a_moment_for_others() -> None:
+    found = announcer()
+    found.announce()
+    found.hear("m1", NOW)
+    found.hear("m2", NOW + GATHER_SECONDS / 2)
+    assert not found.due(NOW + GATHER_SECONDS * 0.9)
+    assert found.due(NOW + GATHER_SECONDS)
+
+
 def test_nothing_new_is_not_announced_but_for_the_start() -> None:
     found = announcer()
     assert found.due(NOW)
@@ -245,6 +274,13 @@ def test_nothing_new_is_not_announced_but_for_the_start() -> None:
     found.announce()
     found.hear("m1", NOW + 1)
     assert not found.due(NOW + 1e6)
+
+
+def test_a_source_that_is_heard_again_is_not_silent() -> None:
+    found = promised(temp=20.0)
+    found.hear("m1", NOW + GONE_SECONDS)
+    assert found.silent(NOW + 2 * GONE_SECONDS) == []
+    assert found.silent(NOW + 2 * GONE_SECONDS + 1) == ["m1"]
 
 
 def test_a_source_that_has_been_silent_for_long_is_gone_but_not_right_after_a_restart() -> None:

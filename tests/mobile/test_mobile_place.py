@@ -77,6 +77,14 @@ def test_fixes_that_come_twice_or_late_are_passed_over() -> None:
     assert here.at(NOW) == (45.0, 15.0)
 
 
+def test_when_the_clock_was_set_back_what_was_known_before_is_forgotten() -> None:
+    here = Whereabouts(Place(kind="gpsd"))
+    for fix in (Fix(NOW, 45.0, 15.0), Fix(NOW - 2 * FIX_SECONDS, 46.0, 15.0)):
+        here.put(fix)
+    assert here.at(NOW - 2 * FIX_SECONDS) == (46.0, 15.0)
+    assert here.at(NOW) is None
+
+
 # ---- what lines say
 
 
@@ -153,6 +161,8 @@ def test_gpsd_is_asked_to_tell_and_asked_again_when_it_is_gone(monkeypatch: pyte
             for line in ({"class": "VERSION"}, {**TPV, "lat": lat}):
                 writer.write(json.dumps(line).encode() + b"\n")
             await writer.drain()
+            if len(asked) > 2:
+                await reader.read()  # it stays
             writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -160,6 +170,7 @@ def test_gpsd_is_asked_to_tell_and_asked_again_when_it_is_gone(monkeypatch: pyte
         async with following(Place(kind="gpsd", gpsd=f"127.0.0.1:{port}")) as here:
             await until(lambda: len(asked) > 2, "the third connection")
             await until(lambda: here._fixes and here._fixes[-1].lat >= 47.0, "its fix")
+            await until(lambda: here.error is None, "the trouble to be over")
             assert b"WATCH" in asked[0]
         server.close()
         await server.wait_closed()

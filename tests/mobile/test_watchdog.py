@@ -36,7 +36,7 @@ def test_a_reset_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
     script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     script.chmod(0o755)
     with pytest.raises(ResetFailed, match=r"no end after 0.5 s"):
-        asyncio.run(reset_adapter("hci0", str(script)))
+        asyncio.run(asyncio.wait_for(reset_adapter("hci0", str(script)), 60))
     if (tmp_path / "pid").exists():
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / "pid").read_text()), 0)
