@@ -119,6 +119,7 @@ def test_bthome_tells_the_packet_id_and_numbers_what_comes_twice() -> None:
 def test_the_second_of_two_buttons_keeps_its_number_when_the_first_is_not_pressed() -> None:
     assert told(bthome("443a003a04")).values == {"button_2": "long_press"}
     assert told(bthome("443c0203")).values == {"dimmer": "right", "dimmer_steps": 3}
+    assert told(bthome("443c00003c0203")).values == {"dimmer_2": "right", "dimmer_steps_2": 3}
 
 
 def test_what_the_device_is_and_raw_bytes_are_no_values() -> None:
@@ -132,7 +133,12 @@ def test_objects_before_an_unknown_one_are_used() -> None:
 def test_an_encrypted_bthome_advert_is_opened_by_its_bindkey() -> None:
     decoded = told(bthome(SEALED, address=SEALED_FROM), KEY)
     assert decoded.values == {"temperature": 25.06, "humidity": 50.55}
-    assert decoded.counter == 0x33221100
+    assert decoded.counter == decoded.repeat == 0x33221100
+
+
+def test_another_version_of_bthome_is_not_read_as_the_second() -> None:
+    for info in ("20", "00", "60"):
+        assert BTHome().decode(bthome(f"{info}02ca09"), None) is None
 
 
 @pytest.mark.parametrize(
@@ -258,7 +264,9 @@ def test_atc_and_pvvx(data: str, count: int, wanted: dict[str, float]) -> None:
 def test_pvvx_encrypted() -> None:
     heard = advert({"181a": "11d603fbfa7b6dfb1e26fd"}, address="A4:C1:38:8D:18:B2")
     key = bytes.fromhex("b9ea895fac7eea6d30532432a516f3a3")
-    assert told(heard, key).values == {"temperature": 23.45, "humidity": 41.73, "battery": 61}
+    decoded = told(heard, key)
+    assert decoded.values == {"temperature": 23.45, "humidity": 41.73, "battery": 61}
+    assert decoded.repeat == 0x11
     with pytest.raises(DecodeError, match="bindkey"):
         told(heard)
 
@@ -267,7 +275,9 @@ def test_atc_encrypted() -> None:
     nonce = bytes.fromhex("b2188d38c1a4") + bytes.fromhex("0b161a18") + b"\x07"
     sealed = AESCCM(KEY, tag_length=4).encrypt(nonce, bytes([121, 90, 0x80 | 55]), b"\x11")
     heard = advert({"181a": (b"\x07" + sealed).hex()}, address="A4:C1:38:8D:18:B2")
-    assert told(heard, KEY).values == {"temperature": 20.5, "humidity": 45, "battery": 55}
+    decoded = told(heard, KEY)
+    assert decoded.values == {"temperature": 20.5, "humidity": 45, "battery": 55}
+    assert decoded.repeat == 7
 
 
 def test_environmental_sensing_of_others_is_not_atcs() -> None:

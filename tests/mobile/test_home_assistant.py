@@ -204,6 +204,11 @@ def test_a_state_is_on_while_it_holds_anywhere(reader: Reader) -> None:
     asyncio.run(run())
 
 
+async def acknowledged(bridge: HomeAssistant) -> None:
+    while bridge._unacked:
+        await asyncio.sleep(0.001)
+
+
 def test_what_the_server_has_acknowledged_makes_room_for_more(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge_module, "MAX_UNACKED", 10)
 
@@ -211,11 +216,11 @@ def test_what_the_server_has_acknowledged_makes_room_for_more(reader: Reader, mo
         async with home(reader.port, Clock()) as bridge:
             await reader.until(BROKER, b"online")
             for number in range(30):
-                while bridge._unacked:
-                    await asyncio.sleep(0.001)
+                await acknowledged(bridge)
                 bridge.taken(taken("window", {"temperature": float(number)}))
                 assert json.loads(await reader.until("spinney-mobile/source/window/state"))["temperature"] == number
             assert bridge.counts["left out"] == 0
+            await acknowledged(bridge)
             for _ in range(30):
                 bridge.taken(taken("window", {"temperature": 1.0}))
             assert bridge.counts["left out"] == 20

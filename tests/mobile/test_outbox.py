@@ -268,8 +268,11 @@ def test_what_is_too_old_goes_and_what_is_younger_stays(tmp_path: Path) -> None:
     for number in range(10):
         outbox.append([record(number, True if number == 3 else None)])
         clock.now += 10
+    came: list[Any] = []
+    outbox.on_append = came.extend
     outbox.drop_old()
     assert numbers(outbox) == [4, 5, 6, 7, 8, 9]
+    assert [is_silent(entry) for entry in came] == [True], "who sends what comes in is told of what stays behind"
     assert outbox.counts.dropped_old == 4
     assert silent(outbox) == [(DIGEST, "m1", 3, True)]
     clock.now += 1_000

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, TabbedContent
 
 from spinney_mobile.pages import ago, shown, size
-from spinney_mobile.status import SourceStatus, UplinkStatus
-from spinney_mobile.top import Top, head, signal
+from spinney_mobile.status import FilterStatus, OutboxStatus, SourceStatus, UplinkStatus
+from spinney_mobile.top import Top, filters, head, signal
 
 
 class Asked:
@@ -92,6 +92,26 @@ def test_the_order_of_the_sources_can_be_changed() -> None:
     look(Asked(), then)
 
 
+def test_sources_are_ordered_by_name_age_signal_or_what_they_send() -> None:
+    sources = [
+        SourceStatus("a", "", "ble", NOW - 10, None, sent=5),
+        SourceStatus("b", "", "ble", NOW - 30, -60, sent=1),
+        SourceStatus("c", "", "ble", NOW - 20, -90, sent=9),
+    ]
+
+    async def then(app: Top, pilot: Pilot[None]) -> None:
+        table = app.query_one("#table", DataTable)
+
+        def names() -> str:
+            return "".join(str(table.get_row_at(row)[0]) for row in range(table.row_count))
+
+        for order in ("abc", "acb", "bca", "cab", "abc"):
+            await until(pilot, lambda order=order: names() == order)  # type: ignore[misc]  # bound at once
+            await pilot.press("o")
+
+    look(Asked(sources=sources), then)
+
+
 def test_a_broker_that_goes_away_is_said_and_seen_again() -> None:
     async def then(app: Top, pilot: Pilot[None]) -> None:
         asked.error = OSError("the broker does not answer")
@@ -140,6 +160,19 @@ def test_the_head_says_what_would_have_been_saved() -> None:
     assert "sent 200 (75% of them not needed)" in text
     assert "no cloud" in text
     assert "\\[way]" in text
+    assert "dropped" not in text
+
+
+def test_the_head_says_what_was_dropped() -> None:
+    assert "dropped 7" in head(picture(outbox=OutboxStatus(3, 420, NOW - 5, 7, 1 << 26)).to_json())
+
+
+def test_a_filter_that_motes_evaluate_says_on_how_many() -> None:
+    roots = (FilterStatus("a", "state", "x", 3, 1, True), FilterStatus("b", "state", "y", 5, 0, False))
+    above, below = filters(picture(filters=list(roots)).to_json())
+    assert above.endswith("x  [green]on 1 motes[/]")
+    assert below.startswith("  └ ")
+    assert below.endswith("y")
 
 
 def test_without_a_cloud_the_head_says_so_and_nothing_of_sending() -> None:

@@ -181,8 +181,10 @@ def test_a_browser_draws_what_the_broker_says_and_asks_nobody_else(served: Serve
         ):
             assert expected in text, text
         assert {address.removeprefix(url) for address in browser.asked if address.startswith("http")} == {"", "status"}
-        served.source.picture = picture(send="all", counts={"sent": 10, "unneeded": 7}, sources=[])
-        wait_until(lambda: "would have saved 70 %" in browser.text(), "the next picture")
+        served.source.picture = picture(
+            send="all", counts={"sent": 10, "unneeded": 7, "bytes_unneeded": 900, "spared": 1}, sources=[]
+        )
+        wait_until(lambda: "would have saved 70 % of the readings (900 B)" in browser.text(), "the next picture")
         assert "Nothing has been heard yet." in browser.text()
         served.source.picture = picture(uplink=UplinkStatus(False, None, "no cloud is set", None))
         wait_until(lambda: "no cloud: everything stays here" in browser.text(), "the picture without a cloud")
