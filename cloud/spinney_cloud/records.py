@@ -12,7 +12,7 @@ The log's time of a record is its timestamp in the stream; `received` is when th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -149,7 +149,7 @@ def encode(record: Record) -> bytes:
 
 def decode(data: bytes) -> Record:
     """What gave these bytes; RecordError for anything else."""
-    first, *more = data.split(b"\n")
+    first, _, more = data.partition(b"\n")
     try:
         header = orjson.loads(first)
         version = header["v"]
@@ -164,11 +164,13 @@ def decode(data: bytes) -> Record:
         raise RecordError(f"a damaged record: {first[:80]!r}: {error}") from error
 
 
-def _read(header: dict[str, Any], more: Sequence[bytes]) -> Record:
+def _read(header: dict[str, Any], more: bytes) -> Record:
     tenant = header["tenant"]
     match header["kind"]:
         case "publications":
-            rows, *labels = more
+            rows, _, labels = more.partition(b"\n")
+            if not rows:
+                raise RecordError("a damaged record: no rows")
             runs = tuple(Run(*run) for run in header["runs"])
             return Publications(tenant, header["received"], runs, rows, _labels(labels))
         case "subscription":
@@ -184,7 +186,7 @@ def _read(header: dict[str, Any], more: Sequence[bytes]) -> Record:
             raise RecordError(f"a record of an unknown kind: {other!r:.80}")
 
 
-def _labels(lines: Sequence[bytes]) -> tuple[RowLabel, ...]:
-    if not lines:
+def _labels(line: bytes) -> tuple[RowLabel, ...]:
+    if not line:
         return ()
-    return tuple(RowLabel(row, name, Label.from_json(label)) for row, name, label in orjson.loads(lines[0]))
+    return tuple(RowLabel(row, name, Label.from_json(label)) for row, name, label in orjson.loads(line))

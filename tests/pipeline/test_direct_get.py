@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,44 @@ def test_large_messages_come_in_several_requests(nats: NatsServer, monkeypatch: 
     put(nats, [publications("m", at, [{"text": "x" * 60_000}]) for at in range(10)])
     with direct(nats) as log:
         assert [len(one.data) > 60_000 for one in log.range(LOG, 1, 10)] == [True] * 10
+
+
+class Mixing(DirectGet):
+    """As if several servers answered: all that comes of the newest question is met before what is left of others."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(LogServer(url).endpoints())
+        self.mixed = 0
+        self._waiting: deque[tuple[bytes, bytes, bytes]] = deque()
+        self._whole = 0
+
+    def _next(self) -> tuple[bytes, bytes, bytes]:
+        while self._whole < self._number:
+            subject, headers, data = super()._next()
+            if subject.endswith(b".%d" % self._number):
+                self.mixed += bool(self._waiting)
+                if headers.startswith((b"NATS/1.0 204", b"NATS/1.0 404")) or not headers:
+                    self._whole = self._number
+                return subject, headers, data
+            self._waiting.append((subject, headers, data))
+        return self._waiting.popleft() if self._waiting else super()._next()
+
+
+@pytest.mark.parametrize("mixing", [False, True])
+def test_batches_that_are_asked_for_ahead_come_in_order(
+    nats: NatsServer, mixing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_get, "BATCH", 5)
+    monkeypatch.setattr(direct_get, "BATCH_BYTES", 100_000)
+    make_log(nats)
+    large = [publications("m", at, [{"text": "x" * 60_000}]) for at in range(3)]
+    put(nats, [*city(42, rows=1), *large, *city(17, rows=1, first=42)])
+    purge(nats, 3)
+    with Mixing(nats.url) if mixing else direct(nats) as log:
+        for last in (1, 8, 13, 25, 43, 44, 45, 60, 62, 99):
+            assert [one.sequence for one in log.range(LOG, 1, last)] == list(range(4, min(last, 62) + 1))
+            assert log.bounds(LOG).last == 62
+        assert not isinstance(log, Mixing) or log.mixed > 20
 
 
 def test_the_newest_record_of_a_subject_up_to_a_place(nats: NatsServer) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import secrets
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -23,13 +25,13 @@ from urllib.parse import urlsplit
 import orjson
 
 from ..log_errors import LogError, Refused, StreamMissing, Unavailable
-from ..log_reader import Message, header
+from ..log_reader import Message
 from ..nats_connection import STREAM_NOT_FOUND, Backoff
 from ..service import Endpoints, read_run
 
-BATCH = 1_000
+BATCH = 250
 BATCH_BYTES = 8 * 1024**2
-"""Of one request; the server keeps no more than that for us at a time."""
+"""Of one request; the server keeps no more than two of them for us at a time."""
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
 RETRY_SECONDS = 30.0
@@ -124,6 +126,8 @@ class DirectGet:
         self._at = 0
         self._inbox = f"_INBOX.{secrets.token_hex(11)}"
         self._number = 0
+        self._early: dict[bytes, deque[tuple[bytes, bytes]]] = {}
+        """By question, what has come before its turn: where several servers answer, it may."""
 
     def __enter__(self) -> Self:
         return self
@@ -145,18 +149,50 @@ class DirectGet:
         at, backoff, since = first, Backoff(), None
         while at <= last:
             try:
-                wanted = {"seq": at, "batch": min(BATCH, last - at + 1), "max_bytes": BATCH_BYTES, **only}
-                reply = self._get(stream, wanted)
-                for message in self._batch(reply):
+                for message in self._read_on(stream, at, last, only):
                     at, since = message.sequence + 1, None
                     backoff.reset()
-                    if message.sequence > last:
-                        return
                     yield message
-                if self._ended:
-                    return
             except (_Lost, OSError, Unavailable) as error:
                 since = self._wait(error, since, backoff)
+            else:
+                return
+
+    def _read_on(self, stream: str, at: int, last: int, only: dict[str, Any]) -> Iterator[Message]:
+        """Until the end. Once batches come whole, the next one is asked for before this one is read: nobody waits."""
+
+        def ask(begin: int) -> bytes:
+            wanted = {"seq": begin, "batch": min(BATCH, last - begin + 1), "max_bytes": BATCH_BYTES}
+            return self._get(stream, wanted | only)
+
+        reply, ahead = ask(at), b""
+        whole = False
+        try:
+            while at <= last:
+                following = at + BATCH
+                if whole and following <= last:
+                    ahead = ask(following)
+                    self._early[ahead] = deque()
+                mine = self._number
+                for message in self._batch(reply):
+                    if message.sequence > last:
+                        return
+                    at = message.sequence + 1
+                    yield message
+                    if mine != self._number:
+                        raise RuntimeError("one range at a time: another question was asked before this one was read")
+                if self._ended:
+                    return
+                whole = at == following
+                self._early.pop(reply, None)
+                if whole and ahead:
+                    reply, ahead = ahead, b""
+                elif at <= last:
+                    self._early.pop(ahead, None)
+                    reply, ahead = ask(at), b""
+        finally:
+            for one in (reply, ahead):
+                self._early.pop(one, None)
 
     def last_of_subject(self, stream: str, subject: str, up_to: int) -> int:
         """The sequence of the newest message up to there whose subject matches; 0 if there is none."""
@@ -263,17 +299,18 @@ class DirectGet:
 
     def _answer(self, reply: bytes) -> tuple[bytes, bytes]:
         """The next one; what is left of an earlier question is passed over."""
+        if early := self._early.get(reply):
+            return early.popleft()
         while True:
             subject, headers, data = self._next()
             if subject == reply:
                 return headers, data
+            if subject in self._early:
+                self._early[subject].append((headers, data))
 
     def _batch(self, reply: bytes) -> Iterator[Message]:
         self._ended = False
-        mine = self._number
         while True:
-            if mine != self._number:
-                raise RuntimeError("one range at a time: another question was asked before this one was read")
             headers, data = self._answer(reply)
             match _status(headers):
                 case b"":
@@ -298,6 +335,7 @@ class DirectGet:
         self._socket = None
         self._buffer.clear()
         self._at = 0
+        self._early.clear()
 
     def _connect(self) -> None:
         if self._socket is not None:
@@ -417,22 +455,21 @@ def _status(headers: bytes) -> bytes:
 
 
 def _message(headers: bytes, data: bytes) -> Message:
-    sequence, subject = header(headers, b"Nats-Sequence"), header(headers, b"Nats-Subject")
-    stamp = header(headers, b"Nats-Time-Stamp")
-    if sequence is None or subject is None or stamp is None:
+    found = _HEADERS.search(headers)
+    if found is None:
         raise Refused(0, 0, f"direct get: {headers[:80]!r}")
-    return Message(int(sequence), _seconds(stamp.decode()), subject.decode(), data)
+    subject, sequence, seconds, fraction = found.groups()
+    time = (_whole(seconds) * _NANOSECONDS + int(fraction.ljust(9, b"0"))) / _NANOSECONDS
+    return Message(int(sequence), time, subject.decode(), data)
 
 
-def _seconds(stamp: str) -> float:
-    """Of the server's RFC 3339 with up to nine digits: the double that the log's other readers have."""
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    return (_whole(whole) * _NANOSECONDS + int(fraction.ljust(9, "0"))) / _NANOSECONDS
+_HEADERS = re.compile(rb"\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^.Z]*)\.?(\d*)Z\r\n")
+"""As the server writes them, one after the other. The time is RFC 3339 with up to nine digits."""
 
 
 @lru_cache(1024)
-def _whole(text: str) -> int:
-    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+def _whole(text: bytes) -> int:
+    return int(datetime.fromisoformat(text.decode()).replace(tzinfo=UTC).timestamp())
 
 
 _connections: dict[tuple[int, LogServer], DirectGet] = {}
