@@ -40,5 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (status != SPINNEY_OK) require(first.position <= size && memchr(first.message, 0, sizeof first.message) != NULL);
   require(spinney_match_json(reader, text, size, &matches, &second) == status && first.position == second.position);
   if (status == SPINNEY_OK) require(matches.offsets[matches.events] == found);
+  for (size_t i = 0; status == SPINNEY_OK && i < matches.n_hits; i++) {
+    require(text[matches.hits[i].begin] == '{' && text[matches.hits[i].end - 1] == '}');
+  }
   return 0;
 }

@@ -153,11 +153,18 @@ void spinney_reader_free(spinney_reader *reader);
 spinney_status spinney_match(spinney_reader *reader, const spinney_value *values, size_t count, const uint32_t **ids,
                              size_t *n_ids, spinney_error *error);
 
+// An event of JSON that has ids, and where its text begins and ends.
+typedef struct spinney_hit {
+  uint64_t event, begin, end;
+} spinney_hit;
+
 // The answer for several events: the ids of event i are ids[offsets[i]] up to, not including, ids[offsets[i + 1]].
 typedef struct spinney_matches {
   const uint32_t *ids;
   const uint64_t *offsets;
   size_t events;
+  const spinney_hit *hits;  // of JSON
+  size_t n_hits;
 } spinney_matches;
 
 // A flat object, or an array of them. RFC 8259 and UTF-8, strictly; a key twice, a nested value, or a number beyond a

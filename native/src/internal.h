@@ -124,6 +124,8 @@ spinney_status spinney_reader_pause(spinney_reader *reader, spinney_door *door, 
 spinney_status spinney_match_event(spinney_reader *reader, spinney_error *error);
 // Notes that the answer for the next event begins here.
 spinney_status spinney_end_event(spinney_reader *reader, spinney_error *error);
+// Notes where in the input the text of the event that has ended begins and ends, if the answer has an id for it.
+spinney_status spinney_note_hit(spinney_reader *reader, size_t begin, size_t end, spinney_error *error);
 // What was collected since enter.
 void spinney_reader_matches(const spinney_reader *reader, spinney_matches *matches);
 

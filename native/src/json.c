@@ -61,9 +61,11 @@ static bool take_members(parser *p) {
   return spinney_json_take(&p->in, '}') || fail(p, "expected a comma or the closing brace");
 }
 
-static bool match(parser *p) {
+static bool match(parser *p, const char *first) {
+  size_t begin = (size_t)(first - p->in.start), end = (size_t)(p->in.at - p->in.start);
   p->in.status = spinney_match_event(p->reader, p->in.error);
   if (p->in.status == SPINNEY_OK) p->in.status = spinney_end_event(p->reader, p->in.error);
+  if (p->in.status == SPINNEY_OK) p->in.status = spinney_note_hit(p->reader, begin, end, p->in.error);
   return p->in.status == SPINNEY_OK;
 }
 
@@ -76,11 +78,12 @@ static bool let_writers_in(parser *p) {
 static bool take_object(parser *p) {
   if (p->objects++ % OBJECTS_PER_TURN == OBJECTS_PER_TURN - 1 && !let_writers_in(p)) return false;
   spinney_json_space(&p->in);
+  const char *first = p->in.at;
   if (!spinney_json_take(&p->in, '{')) return fail(p, "expected an object");
   spinney_event_clear(p->door.event);
   p->in.text_used = 0;
   p->keys.count = 0;
-  return take_members(p) && check_keys(p) && match(p);
+  return take_members(p) && check_keys(p) && match(p, first);
 }
 
 // ---- the document

@@ -38,6 +38,7 @@ void spinney_reader_free(spinney_reader *r) {
   spinney_scratch_free(&r->program);
   spinney_resize(memory, r->ids, r->ids_capacity * sizeof *r->ids, 0);
   spinney_resize(memory, r->offsets, r->offsets_capacity * sizeof *r->offsets, 0);
+  spinney_resize(memory, r->hits, r->hits_capacity * sizeof *r->hits, 0);
   spinney_resize(memory, r->stamps, r->stamps_capacity * sizeof *r->stamps, 0);
   spinney_resize(memory, r->probes, r->probes_capacity * sizeof *r->probes, 0);
   spinney_resize(memory, r->visits, r->visits_capacity * sizeof *r->visits, 0);
@@ -111,6 +112,7 @@ static void open_door(spinney_reader *r, spinney_door *door) {
 static bool begin_offsets(spinney_reader *r) {
   r->n_ids = 0;
   r->n_events = 0;
+  r->n_hits = 0;
   if (!spinney_grow(&r->matcher->memory, &r->offsets, &r->offsets_capacity, sizeof *r->offsets, 1)) return false;
   r->offsets[0] = 0;
   return true;
@@ -155,8 +157,16 @@ spinney_status spinney_end_event(spinney_reader *r, spinney_error *error) {
   return SPINNEY_OK;
 }
 
+spinney_status spinney_note_hit(spinney_reader *r, size_t begin, size_t end, spinney_error *error) {
+  if (r->offsets[r->n_events - 1] == r->n_ids) return SPINNEY_OK;
+  if (!spinney_grow(&r->matcher->memory, &r->hits, &r->hits_capacity, sizeof *r->hits, r->n_hits + 1))
+    return spinney_fail_memory(error);
+  r->hits[r->n_hits++] = (spinney_hit){r->n_events - 1, begin, end};
+  return SPINNEY_OK;
+}
+
 void spinney_reader_matches(const spinney_reader *r, spinney_matches *matches) {
-  *matches = (spinney_matches){r->ids, r->offsets, r->n_events};
+  *matches = (spinney_matches){r->ids, r->offsets, r->n_events, r->hits, r->n_hits};
 }
 
 // ---- Arrays of values ------------------------------------------------------------------------------------------

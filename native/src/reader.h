@@ -37,6 +37,8 @@ struct spinney_reader {
   uint64_t *offsets;  // n_events + 1
   size_t n_events;
   uint32_t offsets_capacity;
+  spinney_hit *hits;
+  uint32_t n_hits, hits_capacity;
 
   uint32_t *stamps;  // by the first part of entries with more than one box: the last event they were looked at for
   uint32_t stamps_capacity;

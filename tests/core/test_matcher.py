@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -329,11 +330,13 @@ def test_rows_that_match_are_those_with_an_answer(native: bool) -> None:
     matcher = Matcher(native=native)
     matcher.add("high", "NO2 > 40")
     matcher.add("kit", "source = 'kit'")
-    rows = b'[{"NO2":1},{"NO2":50},{},{"source":"kit","NO2":60}]'
+    rows = '[{"NO2":1},{"NO2":50}, {},{"source":"kit", "NO2":60,"room":"ä\\"}","x":null} ]'.encode()
     found = matcher.match_rows(rows)
     assert found.objects == 4
     assert [(row, sorted(ids)) for row, ids in found.matches] == [(1, ["high"]), (3, ["high", "kit"])]
-    assert matcher.match_rows(b"[]") == (0, [])
+    assert list(map(json.loads, found.texts)) == [{"NO2": 50}, {"source": "kit", "NO2": 60, "room": 'ä"}', "x": None}]
+    assert not native or b",".join((b'[{"NO2":1}', found.texts[0], b" {}", found.texts[1] + b" ]")) == rows
+    assert matcher.match_rows(b"[]") == (0, [], [])
     with pytest.raises(PublicationError):
         matcher.match_rows(b'[{"NO2":50},{"NO2":[]}]')
 

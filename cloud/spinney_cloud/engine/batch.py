@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from spinney import Label, PublicationId
+from spinney.reader import Rows
 
 from ..records import Publications, RecordError
 
@@ -25,15 +26,16 @@ class Reading(NamedTuple):
 
 
 class Batch:
-    """Parses what is asked for, once."""
+    """Parses what is asked for: mostly the few rows that something matches."""
 
-    def __init__(self, record: Publications, rows: int) -> None:
+    def __init__(self, record: Publications, found: Rows[str]) -> None:
         self.runs = record.runs
         self._record = record
         self._rows: list[dict[str, Any]] | None = None
+        self._texts = {row: text for (row, _), text in zip(found.matches, found.texts, strict=True)}
         self._starts = list(accumulate((run.length for run in record.runs), initial=0))
-        if self._starts[-1] != rows:
-            raise RecordError(f"a damaged record: {rows} rows, and runs of {self._starts[-1]}")
+        if self._starts[-1] != found.objects:
+            raise RecordError(f"a damaged record: {found.objects} rows, and runs of {self._starts[-1]}")
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows."""
@@ -47,7 +49,8 @@ class Batch:
         place = bisect_right(self._starts, row) - 1
         run = self.runs[place]
         id = PublicationId(run.source, run.boot, run.first + row - self._starts[place])
-        return Reading(id, self.rows()[row], run.epoch, late)
+        text = self._texts.get(row) if self._rows is None else None
+        return Reading(id, self.rows()[row] if text is None else orjson.loads(text), run.epoch, late)
 
     def labels(self) -> tuple[dict[int, dict[str, Label]], list[tuple[str, Label]]]:
         """By row and filter; and the silent ones, which come after all rows (design: a source is given up last)."""

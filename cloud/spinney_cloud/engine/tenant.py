@@ -100,7 +100,7 @@ class Tenant:
     def publications(self, record: Publications, time: float) -> list[Told]:
         """What a batch tells, row by row, and for each row by key."""
         found = self._matcher.match_rows(record.rows)
-        batch = Batch(record, found.objects)
+        batch = Batch(record, found)
         self.readings += found.objects
         repeated, late = self.repeats.examine(record.runs, batch.rows, time)
         matches: Iterable[tuple[int, list[str]]] = found.matches

@@ -110,7 +110,7 @@ class MatchedSlice:
     def _publications(self, record: Publications, reading: Reading) -> None:
         tenant = self._subscriptions.tenant(record.tenant)
         found = tenant.matcher().match_rows(record.rows)
-        batch = Batch(record, found.objects)
+        batch = Batch(record, found)
         self._readings += found.objects - len(reading.repeated)
         if not found.matches and not record.labels:
             return

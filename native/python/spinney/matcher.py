@@ -150,8 +150,8 @@ class Matcher:
         ids = self._ids
         moment = ids.begin()
         try:
-            count, found = self._engine.match_rows(json)
-            return Rows(count, [(row, list(map(ids.translate, numbers))) for row, numbers in found])
+            count, found, texts = self._engine.match_rows(json)
+            return Rows(count, [(row, list(map(ids.translate, numbers))) for row, numbers in found], texts)
         finally:
             ids.end(moment)
 

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
+from json import dumps, loads
 from typing import Any, NamedTuple
 
 from .boxes import Box, Constraint, Equals, Is, Range
@@ -222,7 +223,9 @@ class PythonMatcher:
     def match_rows(self, json: Buffer) -> Rows[int]:
         """The same for each object that matches anything."""
         answers = self.match_json(json)
-        return Rows(len(answers), [(row, found) for row, found in enumerate(answers) if found])
+        matches = [(row, found) for row, found in enumerate(answers) if found]
+        rows = loads(bytes(json)) if matches else []
+        return Rows(len(answers), matches, [dumps(rows[row], ensure_ascii=False).encode() for row, _ in matches])
 
     def match_batch(self, batch: Any) -> tuple[bytes, bytes]:
         """The same for each row of a batch: where each row's numbers begin, and the numbers (64 and 32 bits each)."""

@@ -50,6 +50,8 @@ class Rows(NamedTuple, Generic[_Id]):
     """In the array."""
     matches: list[tuple[int, list[_Id]]]
     """Those that something matches, counted from 0, and what."""
+    texts: list[bytes]
+    """The JSON of each of these."""
 
 
 class Tags:
@@ -200,11 +202,11 @@ class Reader:
         text = self._ffi.from_buffer(json)
         if self._lib.spinney_match_json(self._reader, text, len(text), self._matches, self._error):
             self._fail()
-        events = self._matches.events
-        offsets = self._ffi.unpack(self._matches.offsets, events + 1)
-        ids = self._unpack(self._matches.ids, offsets[-1])
-        places = enumerate(pairwise(offsets))
-        return Rows(events, [(row, ids[start:end]) for row, (start, end) in places if start != end] if ids else [])
+        matches, data = self._matches, bytes(json)
+        offsets, hits = matches.offsets, self._ffi.unpack(matches.hits, matches.n_hits) if matches.n_hits else ()
+        ids = self._unpack(matches.ids, offsets[matches.events])
+        found = [(hit.event, ids[offsets[hit.event] : offsets[hit.event + 1]]) for hit in hits]
+        return Rows(matches.events, found, [data[hit.begin : hit.end] for hit in hits])
 
     def match_arrow(self, schema: int, array: int) -> tuple[bytes, bytes]:
         """Offsets as 64-bit and numbers as 32-bit integers, of a batch at the addresses of its C structures."""

@@ -62,6 +62,18 @@ static void an_array_is_one_event_each(void) {
   CHECK(event_matches(0, NUMBER) && event_matches(1, 0) && event_matches(2, ANY_A));
 }
 
+static bool hits(size_t at, uint64_t event, uint64_t begin, uint64_t end) {
+  const spinney_hit *hit = &door_matches.hits[at];
+  return at < door_matches.n_hits && hit->event == event && hit->begin == begin && hit->end == end;
+}
+
+static void an_event_with_ids_says_where_its_text_is(void) {
+  CHECK(match("[{\"n\":1.5},{}, {\"a\":\"}\\\"\"} ]") == SPINNEY_OK && door_matches.n_hits == 2);
+  CHECK(hits(0, 0, 1, 10) && hits(1, 2, 15, 26));
+  CHECK(match(" {\"n\":1.5} ") == SPINNEY_OK && door_matches.n_hits == 1 && hits(0, 0, 1, 10));
+  CHECK(match("{}") == SPINNEY_OK && door_matches.n_hits == 0);
+}
+
 static void long_arrays_give_every_object(void) {
   enum { OBJECTS = 3000, BYTES = 8 };
   char *json = malloc(OBJECTS * BYTES + 2), *at = json;
@@ -185,6 +197,7 @@ int main(void) {
   keys_may_be_escaped();
   escapes_of_one_object_live_together();
   an_array_is_one_event_each();
+  an_event_with_ids_says_where_its_text_is();
   long_arrays_give_every_object();
   broken_documents_are_refused();
   broken_values_are_refused();
