@@ -229,6 +229,25 @@ def test_a_broker_that_restarts_knows_what_waiting_events_mean_and_changes_nothi
     on_air(tmp_path, play)
 
 
+def test_a_broker_that_is_killed_right_after_a_commit_knows_what_it_has_put(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        scene.air.interval_s = 0.15
+        async with listening() as before:
+            before.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: programs(scene))
+            kept = dict(before.kept)
+            assert not before.on_mote(), "it has not heard yet that the commit was made"
+        generation = scene.life.table.generation
+        scene.readings["temperature"] = 30.0
+        async with listening(kept=kept) as after:
+            after.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: after.bits(HOT)[-1:] == [True])
+            assert after.motes.counts["stray labels"] == 0
+        assert scene.life.table.generation == generation
+
+    on_air(tmp_path, play)
+
+
 def test_a_broker_that_has_lost_what_it_knew_makes_the_table_its_own(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with listening() as before:

@@ -15,7 +15,7 @@ from spinney.mote.protocol import AttributeRow, Event, EventFlag, table_crc
 from spinney_mobile.active import ActiveFilter
 from spinney_mobile.motes import Identity
 from spinney_mobile.motes.identity import UnusableMoteError, attributes_of
-from spinney_mobile.motes.joining import MAX_JOINED, Joiner
+from spinney_mobile.motes.joining import MAX_JOINED, Joined, Joiner, join
 from spinney_mobile.motes.programs import EVERYTHING, Programs, Wanted, everything
 from spinney_mobile.motes.table import MAX_PROGRAMS, Plan, Table
 
@@ -222,6 +222,54 @@ def test_a_mote_that_says_what_cannot_be_is_refused(rows: list[AttributeRow]) ->
 
 def event(number: int, sequence: int, flags: int = 0) -> Event:
     return Event(number, 1, 1, 1, sequence, EventFlag(flags), None, {})
+
+
+def joined(*events: Event, epoch: int = 1) -> Joined | None:
+    """What events of a mote mean on which HOT is under number 1, and "temperature > 30" under 2."""
+    table, texts = Table(), (HOT, "temperature > 30")
+    put(table, planned(table, *texts, epoch=epoch))
+    rows = [AttributeRow("temperature", "C", 5, 100, -4000, 8500)]
+    return join(events, table.entries, Wanted(wanted(*texts), Known(), epoch), "hut", rows, ["warmth"], 1000.0)
+
+
+def test_what_a_mote_tells_is_in_its_attributes_own_units_and_names() -> None:
+    one = joined(Event(1, 2, 1, 3, 7, EventFlag.LAST, 990, {0: 420}))
+    assert one == Joined(3, 7, {"warmth": 21.0}, 990.0, {}, passed=True, strays=0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "time", "expected"),
+    [
+        (EventFlag.AGE, 10, 990.0),
+        (EventFlag.AGE, None, 1000.0),
+        (EventFlag(0), 990, 990.0),
+        (EventFlag(0), 5000, 1000.0),
+    ],
+)
+def test_a_sample_is_as_old_as_the_mote_says_and_never_from_the_future(
+    flags: EventFlag, time: int | None, expected: float
+) -> None:
+    one = joined(Event(1, 2, 1, 3, 7, flags | EventFlag.LAST, time, {0: 420}))
+    assert one is not None
+    assert one.time == expected
+
+
+def test_a_label_counts_only_under_the_lease_that_its_filter_was_put_for() -> None:
+    label = EventFlag.LABEL | EventFlag.BIT | EventFlag.LAST
+    ours = joined(Event(1, 1, 0x1_0000_0002 & 0xFFFFFFFF, 3, 7, label, 990, {0: 420}), epoch=0x1_0000_0002)
+    theirs = joined(Event(1, 1, 1, 3, 7, label, 990, {0: 420}), epoch=2)
+    assert ours is not None
+    assert theirs is not None
+    assert {digest: mark.bit for digest, mark in ours.marks.items()} == {HOT: True}
+    assert (theirs.marks, theirs.strays) == ({}, 1)
+
+
+def test_signs_of_life_are_no_sample() -> None:
+    presence = Event(1, 1, 1, 3, 7, EventFlag.PRESENCE, 990, {0: 420})
+    assert joined(presence) is None
+    one = joined(presence, Event(2, 2, 1, 3, 7, EventFlag.LAST, 990, {0: 420}))
+    assert one is not None
+    assert (one.marks, one.strays, one.passed) == ({}, 0, True)
 
 
 def test_events_of_a_sample_whose_end_was_lost_are_not_joined_with_the_next() -> None:
