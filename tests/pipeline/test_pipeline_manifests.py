@@ -193,7 +193,6 @@ print(frame.count(), match_frame(frame, {"high": filter_bytes(parse_filter("NO2 
 
 @pytest.mark.soak
 def test_a_notebook_reads_over_connect(nats: NatsServer, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="needs pyspark[connect]")
     make_log(nats)
     put(nats, city(3))
     fill(Lake(tmp_path / "lake"), days=1, batches=2)
