@@ -3,7 +3,8 @@
 A reading is a duplicate if its id occurs earlier in the log within W of log time; so who begins in the middle of the
 log, and has gone through what came within W before, says the same as who has read it all. Lateness is no such thing:
 it needs the newest number that a source ever had. Here that is what came within W before, or since the reading began;
-who keeps state for each source (state.py) knows more.
+who keeps state for each source (state.py) knows more. Of a record only the header is looked at here: the numbers of one
+with damaged rows, which no gateway writes, count as seen, while the engine never saw them.
 """
 
 from __future__ import annotations
