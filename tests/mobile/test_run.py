@@ -16,8 +16,13 @@ import pytest
 from clouds import Cloud, wait_until
 from mobile_kit import PROGRAM, Mobile, command
 
-from spinney import Publisher, Subscriber
+from spinney import PublicationId, Publisher, Subscriber
+from spinney_mobile import running
+from spinney_mobile.configuration import Configuration
 from spinney_mobile.data_dir import ask
+from spinney_mobile.listening import Taken
+from spinney_mobile.samples import Sample
+from spinney_mobile.settings import Settings
 
 pytestmark = pytest.mark.slow
 REAL = [sys.executable, "-m", "spinney_tools", "cloud"]
@@ -146,7 +151,24 @@ def test_explain_says_which_part_of_a_filter_decides(cloud: Cloud, tmp_path: Pat
         said = command("explain", "--data", str(mobile.data), "--publication", '{"light": 3, "room": "lab"}').stdout
         assert "0 of 1 active filters want it." in said
         assert "false: light > 5   (light is 3)" in said
+        with Publisher("kit", server=mobile.local) as kit:
+            for light in (3.0, 9.0):
+                kit.publish({"source": "lamp", "light": light, "room": "lab"}).wait(60)
+                told = command("explain", "--data", str(mobile.data), "--source", "lamp", "--json").stdout
+                newest = json.loads(told)
+                assert newest["publication"]["light"] == light
+                assert newest["wanted"] is newest["filters"][0]["matches"] is (light > 5)
         eve.unsubscribe("lit")
+
+
+def test_the_newest_readings_of_a_bounded_number_of_sources_can_be_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MAX_LATEST", 2)
+    settings = Configuration(Settings(), {})
+    one = running.Running(settings, lambda: settings)
+    for number, source in enumerate("abac"):
+        sample = Sample(source, {"n": float(number)}, 1.0, 1.0, "test")
+        one.taken(Taken(PublicationId(source, 1, number), {"n": float(number)}, sample, wanted=True))
+    assert {source: taken.publication["n"] for source, taken in one._latest.items()} == {"a": 2.0, "c": 3.0}
 
 
 def test_seen_lists_devices_that_a_running_broker_has_heard(tmp_path: Path) -> None:
