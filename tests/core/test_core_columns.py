@@ -38,7 +38,7 @@ def test_buffers_are_as_arrow_lays_them_out() -> None:
 
 def test_rows_are_left_out_in_any_order() -> None:
     made = columns()
-    made.take(b'[{"a":1},{"a":2},{"a":3}]', [(b"a", 1, 1), (b"b", 5, 2)], {2, 0})
+    made.take(b'[{"a":1},{"a":2},{"a":3}]', [(b"a", 1, 1), (b"b", 5, 2)], [2, 0])
     fixed, maps = made.give()
     assert fixed["id"].data == b"b5"
     assert maps["numbers"].items.data == struct.pack("d", 2)

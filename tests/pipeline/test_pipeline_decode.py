@@ -89,6 +89,12 @@ def test_what_is_not_there_is_null_and_needs_no_cell() -> None:
     assert lost["cell"] is None  # there is no such place
 
 
+def test_each_row_has_the_cell_of_its_own_place() -> None:
+    places = [(45.8, 15.9), (45.8, 15.9), (45.8, 16.0), (45.9, 16.0), (None, 16.0), (None, None), (45.9, 16.0)]
+    found = rows_of(publications("m", 0, [{"lat": lat, "long": long} for lat, long in places]))
+    assert [row["cell"] for row in found] == [None if lat is None else cell_at(lat, long, 9) for lat, long in places]
+
+
 def test_a_new_attribute_and_a_new_type_of_an_old_one_need_nothing() -> None:
     first = publications("m", 0, [{"a": 1}, {"a": "one", "b": 2.5}])
     second = publications("m", 2, [{"a": True, "c": "new"}])

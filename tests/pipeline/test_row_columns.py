@@ -143,6 +143,16 @@ def test_the_core_makes_the_batches_that_python_makes(give: str, log: list[Taken
     assert_alike(list(ours.give()), list(reference.give()))
 
 
+@pytest.mark.parametrize("text", [*ODD_NUMBERS, *map(str, INTEGERS), "-0.0", "-0e1", *ODD_TEXTS, *NESTED])
+def test_an_odd_value_is_taken_or_refused_as_python_does(text: str) -> None:
+    record = encode(replace(publications("m7", 0, [{}]), rows=b"")).rstrip(b"\n")
+    for row in (f'{{"a":{text}}}', f'{{"time":{text}}}', f'{{"type":{text}}}', f'{{"id":{text}}}'):
+        ours, reference = Decoder("all", core_rows()), Decoder("all", PythonRows())
+        for each in (ours, reference):
+            each.take(record + b"\n[" + row.replace("\n", "\t").encode() + b"]", 1, 1_760_000_000.5)
+        assert_alike(list(ours.give()), list(reference.give()))
+
+
 def test_every_form_that_is_decoded_is_compared() -> None:
     assert {*DECODED} == FORMS.keys() - {"matches"}
 
