@@ -30,6 +30,7 @@ ANSWER_SECONDS: Final = 10.0
 LOW_DISK_BYTES: Final = 256 * 1024**2
 DBUS_SOCKET: Final = Path("/run/dbus/system_bus_socket")
 ADAPTERS: Final = Path("/sys/class/bluetooth")
+SWITCHES: Final = Path("/sys/class/rfkill")
 TIME_SYNCHRONISED: Final = Path("/run/systemd/timesync/synchronized")
 
 State = Literal["good", "note", "bad"]
@@ -187,7 +188,7 @@ def _bluetooth(platform: str) -> Iterator[Finding]:
 
 def _blocked(adapters: list[str]) -> Finding:
     text = ", ".join(adapters)
-    for file in Path("/sys/class/rfkill").glob("rfkill*"):
+    for file in SWITCHES.glob("rfkill*"):
         try:
             kind, soft, hard = ((file / name).read_text().strip() for name in ("type", "soft", "hard"))
         except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,16 @@ def _sections(section: type) -> list[type]:
         below = sections_of(member.type) or ((member.type,) if hasattr(member.type, "__dataclass_fields__") else ())
         found += [each for kind in below for each in _sections(kind)]
     return found
+
+
+def test_the_sample_says_of_each_key_what_it_is_for() -> None:
+    lines = sample_config().splitlines()
+    keys = [number for number, line in enumerate(lines) if re.match(r"#\w+ = ", line)]
+    assert len(keys) > 100
+    for number in keys:
+        above = list(takewhile(lambda line: line.startswith("# "), reversed(lines[:number])))
+        assert above, lines[number]
+        assert above[0].endswith("]"), "what is expected comes last"
 
 
 def test_every_setting_has_its_help() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import grp
 import json
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from mobile_kit import command
 from servers import MosquittoServer, NatsServer, free_ports
 
+from spinney_mobile import doctor
 from spinney_mobile.doctor import Finding, _bluetooth, examine
 from spinney_mobile.settings import (
     AcquireBle,
@@ -20,6 +23,7 @@ from spinney_mobile.settings import (
     AcquireSerial,
     Cloud,
     MqttTopic,
+    Outbox,
     Settings,
 )
 
@@ -115,6 +119,64 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = findings(at(tmp_path, None))
     assert found["data"].state == "bad"
     assert "make room" in found["data"].remedy
+
+
+def test_a_disk_with_less_room_than_the_outbox_may_take_is_full(tmp_path: Path) -> None:
+    found = findings(replace(at(tmp_path, None), outbox=Outbox(max_bytes=1 << 62)))
+    assert found["data"].state == "bad"
+    assert "set outbox.max_bytes lower" in found["data"].remedy
+
+
+def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    found = findings(at(tmp_path / "data", None))
+    assert (found["data"].state, found["data"].text) == ("bad", f"{tmp_path / 'data'} cannot be written")
+    assert f"sudo chown {doctor._me()} {tmp_path}" in found["data"].remedy
+
+
+@pytest.mark.parametrize(("said", "state"), [("yes", "good"), ("no", "bad"), (None, "note")])
+def test_a_clock_that_nobody_sets_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, state: str
+) -> None:
+    if said is not None:
+        (tmp_path / "timedatectl").write_text(f"#!/bin/sh\necho {said}\n")
+        (tmp_path / "timedatectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "TIME_SYNCHRONISED", tmp_path / "synchronized")
+    assert doctor._clock().state == state
+    (tmp_path / "synchronized").touch()
+    assert doctor._clock().state == "good"
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "state", "remedy"),
+    [("0", "0", "good", ""), ("1", "0", "bad", "rfkill unblock"), ("0", "1", "bad", "turn on the switch")],
+)
+def test_an_adapter_that_is_switched_off_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soft: str, hard: str, state: str, remedy: str
+) -> None:
+    for number, (kind, off) in enumerate((("wlan", "1"), ("bluetooth", soft))):
+        switch = tmp_path / "rfkill" / f"rfkill{number}"
+        switch.mkdir(parents=True)
+        for name, text in (("type", kind), ("soft", off), ("hard", hard)):
+            (switch / name).write_text(f"{text}\n")
+    (tmp_path / "bluetooth" / "hci0").mkdir(parents=True)
+    monkeypatch.setattr(doctor, "SWITCHES", tmp_path / "rfkill")
+    monkeypatch.setattr(doctor, "ADAPTERS", tmp_path / "bluetooth")
+    found = next(finding for finding in _bluetooth("linux") if finding.what == "bluetooth")
+    assert (found.state, found.text.split(",")[0]) == (state, "hci0")
+    assert remedy in found.remedy
+
+
+def test_who_is_not_in_a_group_is_told_how_to_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = grp.getgrall()[-1]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgroups", lambda: [group.gr_gid])
+    assert doctor._group(group.gr_name, "it").state == "good"
+    monkeypatch.setattr(os, "getgroups", list)
+    stranger = doctor._group(group.gr_name, "it")
+    assert (stranger.state, f"usermod -aG {group.gr_name}" in stranger.remedy) == ("note", True)
+    assert "there is no group" in doctor._group("no-such-group", "it").text
 
 
 def test_bluetooth_is_looked_at_without_bluez_and_elsewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import re
 import shlex
 import subprocess
@@ -75,6 +76,27 @@ def test_signs_that_systemd_reads_otherwise_are_escaped() -> None:
     assert 'ExecStart="/a b/100%%/$$x" run' in text
     with pytest.raises(UnitError, match="a line break"):
         unit(["/a\nExecStartPre=/bin/evil"], None, None, user_unit=True)
+
+
+def test_the_service_may_use_bluez_and_serial_ports_and_nobody_reads_its_data() -> None:
+    text = unit(["/x"], None, None, user_unit=False)
+    found = lines(text)
+    assert found["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    there = {group.gr_name for group in grp.getgrall()}
+    assert found.get("SupplementaryGroups", "").split() == [name for name in ("bluetooth", "dialout") if name in there]
+    assert found["DevicePolicy"] == "closed"
+    for device in ("ttyUSB", "ttyACM", "ttyAMA"):
+        assert f"DeviceAllow=char-{device} rw\n" in text
+    assert (found["UMask"], found["StateDirectoryMode"], found["CapabilityBoundingSet"]) == ("0077", "0700", "")
+
+
+def test_a_users_service_goes_on_when_the_user_has_gone() -> None:
+    of_user, of_system = (plan(None, None, user_unit=user, run_as=None) for user in (True, False))
+    assert of_user.commands[-1] == ("loginctl", "enable-linger")
+    assert of_system.commands == (
+        ("systemctl", "daemon-reload"),
+        ("systemctl", "enable", "--now", "spinney-mobile.service"),
+    )
 
 
 def test_a_users_unit_asks_for_nothing_that_only_root_may_give() -> None:
