@@ -15,7 +15,7 @@ import pytest
 from clouds import Cloud
 from uplink_kit import REAL, run, until
 
-from spinney import Subscriber
+from spinney import Subscriber, parse
 from spinney.mote.advert import BTHOME
 from spinney_mobile import announcing
 from spinney_mobile.acquire import name_of
@@ -394,12 +394,25 @@ def test_what_stands_in_the_way_is_in_the_status(tmp_path: Path) -> None:
     outbox.close()
 
 
-def test_after_a_loss_of_the_disk_bits_are_unknown_s2(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path / "outbox")
-    outbox.open()
-    outbox.keep({"bit:s:m1": b"[null, null]", "number:m1": b"[7, 5]"})
-    outbox.intact = False
-    Broker(Settings(name="pi", data=tmp_path, cloud=CloudSettings(url=None), acquire=()), outbox)
+@pytest.mark.parametrize("intact", [True, False])
+def test_after_a_loss_of_the_disk_bits_are_unknown_s2(tmp_path: Path, intact: bool) -> None:
+    def begin() -> tuple[Outbox, Broker]:
+        outbox = Outbox(tmp_path / "outbox")
+        outbox.open()
+        outbox.intact = intact
+        settings = Settings(name="pi", data=tmp_path, cloud=CloudSettings(url=None), acquire=())
+        return outbox, Broker(settings, outbox)
+
+    outbox, broker = begin()
+    active = {"filter": "s", "kind": "state", "subscription": parse(HOT).to_json()}
+    leases = [{"source": "m1", "owner": "pi", "epoch": 7}]
+    activation = {"epoch": 1, "full": True, "add": [active], "drop": [], "leases": leases}
+    broker.activations.receive(json.dumps(activation).encode())
+    broker.sampled(Sample("m1", {"temp": 30.0}, 1.0, 1.0, "test"))
+    assert broker.decider.bit("s", "m1") is True
+    outbox.close()
+    outbox, broker = begin()
+    assert broker.decider.bit("s", "m1") is (True if intact else None)
+    assert ("bit:s:m1" in outbox.state()) == intact
     assert "number:m1" in outbox.state()
-    assert "bit:s:m1" not in outbox.state()
     outbox.close()
