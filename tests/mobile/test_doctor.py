@@ -14,6 +14,7 @@ import pytest
 from mobile_kit import command
 from servers import MosquittoServer, NatsServer, free_ports
 
+from spinney_cloud.certs import Certificates
 from spinney_mobile import doctor
 from spinney_mobile.doctor import Finding, _bluetooth, examine
 from spinney_mobile.settings import (
@@ -79,6 +80,34 @@ def test_what_takes_connections_and_is_no_mqtt_server_is_said(tmp_path: Path) ->
         found = findings(at(tmp_path, f"mqtts://127.0.0.1:{port}", ca=tmp_path / "none.pem"))
     assert found["cloud certificate"].state == "bad"
     assert "set cloud.ca" in found["cloud certificate"].remedy
+
+
+def test_a_name_that_may_not_hear_its_activations_is_said_with_what_to_do(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    user = 'user: roof, password: secret, permissions: { subscribe: { deny: ["spinney.roof.act"] } }'
+    with NatsServer(tmp_path / "nats", extra=f"authorization {{ users: [ {{ {user} }} ] }}") as server:
+        found = findings(at(tmp_path, f"mqtt://127.0.0.1:{server.mqtt_port}", user="roof", password_file=password))
+    assert (found["cloud login"].state, found["cloud login"].text) == ("bad", "roof may not hear spinney/roof/act")
+    assert "set cloud.user" in found["cloud login"].remedy
+
+
+@pytest.mark.needs("mosquitto")
+def test_a_certificate_that_is_not_trusted_is_said_and_one_that_is_is_good(tmp_path: Path) -> None:
+    ours, theirs = (Certificates(tmp_path / name) for name in ("ours", "theirs"))
+    for one in (ours, theirs):
+        one.folder.parent.mkdir()
+        one.make_ca()
+    ours.make_server(["127.0.0.1"])
+    files = f"certfile {ours.path('server')}\nkeyfile {ours.key_path('server')}"
+    with MosquittoServer(tmp_path / "mosquitto", listener=files) as server:
+        url = f"mqtts://127.0.0.1:{server.mqtt_port}"
+        good = findings(at(tmp_path, url, ca=ours.path("ca")))
+        assert (good["cloud certificate"].state, good["cloud login"].state) == ("good", "good")
+        bad = findings(at(tmp_path, url, ca=theirs.path("ca")))
+    assert (bad["cloud certificate"].state, bad["cloud certificate"].text) == ("bad", "CERTIFICATE_VERIFY_FAILED")
+    assert "set cloud.ca" in bad["cloud certificate"].remedy
+    assert "cloud login" not in bad
 
 
 def test_without_a_cloud_that_is_a_note(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from clouds import Cloud
-from uplink_kit import REAL, run, until
+from uplink_kit import REAL, fixed_cloud, run, until
 
 from spinney import Subscriber, parse
 from spinney.mote.advert import BTHOME
 from spinney_mobile import announcing
+from spinney_mobile import broker as broker_module
 from spinney_mobile.acquire import name_of
 from spinney_mobile.broker import Broker
 from spinney_mobile.decode import Registry
@@ -305,6 +306,27 @@ def test_what_a_rule_keeps_private_is_neither_sent_nor_announced(cloud: Cloud, t
             assert one.broker.status().suppressed == {"private": 1}
 
     run(test())
+
+
+@pytest.mark.parametrize(("seconds", "outside"), [(0.0, 1), (3600.0, 0)])
+def test_after_long_without_the_link_all_goes_up_until_the_cloud_has_acted_on_an_announcement_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, outside: int
+) -> None:
+    async def test(cloud: Cloud) -> None:
+        async with machine(tmp_path / "edge", "pi-y", cloud) as one:
+            await one.settled("y1", temp=1)
+            before = one.count("outside")
+            monkeypatch.setattr(announcing, "SETTLE_SECONDS", 3600.0)
+            await asyncio.to_thread(cloud.stop)
+            await until(lambda: not one.broker._was_connected, "the loss of the link")
+            monkeypatch.setattr(broker_module, "FORGOTTEN_SECONDS", seconds)
+            await asyncio.to_thread(cloud.start)
+            await until(lambda: one.broker._was_connected, "the link again")
+            one.measure("y1", temp=2)
+            assert one.count("outside") - before == outside
+
+    with fixed_cloud(tmp_path / "cloud", "--coordinator-away-grace", "0.2s").start() as cloud:
+        run(test(cloud))
 
 
 def test_a_source_that_falls_silent_is_given_up(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
