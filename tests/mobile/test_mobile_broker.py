@@ -345,6 +345,23 @@ def test_a_source_that_falls_silent_is_given_up(cloud: Cloud, tmp_path: Path, mo
     run(test())
 
 
+def test_a_source_is_announced_until_all_that_concerns_it_is_stored(tmp_path: Path) -> None:
+    now = 1_000_000.0
+    outbox = Outbox(tmp_path / "outbox")
+    outbox.open()
+    settings = Settings(name="pi", data=tmp_path, cloud=CloudSettings(url="mqtt://127.0.0.1:1"), acquire=())
+    broker = Broker(settings, outbox, clock=lambda: now)  # it never runs: there is no link
+    broker.sampled(Sample("m1", {"temp": 20.0}, now, now, "test"))
+    now += announcing.GONE_SECONDS + 1
+    for _ in range(2):
+        broker.tick(now)
+    assert broker.announcer.sources == ["m1"], "its reading waits"
+    outbox.leave(list(outbox.log.entries()))
+    broker.tick(now)
+    assert broker.announcer.sources == []
+    outbox.close()
+
+
 def test_without_a_cloud_nothing_is_kept_to_go_up(tmp_path: Path) -> None:
     async def test() -> None:
         async with machine(tmp_path, "pi-i", None, send="all") as one:
