@@ -6,6 +6,7 @@ import asyncio
 import grp
 import json
 import os
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,7 @@ def test_a_certificate_that_is_not_trusted_is_said_and_one_that_is_is_good(tmp_p
         url = f"mqtts://127.0.0.1:{server.mqtt_port}"
         good = findings(at(tmp_path, url, ca=ours.path("ca")))
         assert (good["cloud certificate"].state, good["cloud login"].state) == ("good", "good")
+        assert re.search(r" as spinney-doctor-\w+ \(p\d, c1, ", server.log()), "it leaves no session behind"
         bad = findings(at(tmp_path, url, ca=theirs.path("ca")))
     assert (bad["cloud certificate"].state, bad["cloud certificate"].text) == ("bad", "CERTIFICATE_VERIFY_FAILED")
     assert "set cloud.ca" in bad["cloud certificate"].remedy
