@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from bleak.exc import BleakBluetoothNotAvailableError, BleakBluetoothNotAvailableReason, BleakDBusError
@@ -11,12 +12,15 @@ from hearing_kit import NOW, Kept, Scene, on_air, until
 from spinney.mote.advert import BTHOME, COMPANY
 from spinney_mobile.acquire import Acquirers
 from spinney_mobile.acquire.ble import SETTLE_SECONDS, BleAdverts, remedy_for
+from spinney_mobile.configuration import Configuration
 from spinney_mobile.decode import Registry
 from spinney_mobile.devices import DeviceTable
+from spinney_mobile.running import Running
 from spinney_mobile.samples import AcquirerError
-from spinney_mobile.settings import AcquireBle
+from spinney_mobile.settings import AcquireBle, Cloud, Local, Settings, Web
 from spinney_mobile.settings import Watchdog as WatchdogSettings
-from spinney_mobile.watchdog import AdapterLost, ResetFailed, Watchdog
+from spinney_mobile.watchdog import EXIT_CODE, AdapterLost, ResetFailed, Watchdog
+from spinney_tools.sim import bleak_backend
 from spinney_tools.sim.beacons import Beacon, Recording
 
 
@@ -215,6 +219,36 @@ def test_an_adapter_that_nothing_helps_ends_it_with_the_reason() -> None:
         assert dog.counts == {"rescans": 1, "resets": 1, "failed resets": 1}
 
     on_air(play)
+
+
+def test_a_broker_whose_adapter_nothing_helps_ends_with_the_code_by_which_systemd_starts_it_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(
+        name="pi",
+        data=tmp_path / "data",
+        cloud=Cloud(url=None),
+        acquire=(AcquireBle(adapter="hci0"),),
+        local=Local(port=None),
+        web=Web(port=None),
+        watchdog=WatchdogSettings(silent=0.2, reset="false"),
+    )
+    configuration = Configuration(settings, {})
+
+    async def main() -> int:
+        scene = Scene()
+        with bleak_backend.install():
+            await scene.add_adapter()
+            beacon = bthome_beacon(scene, "C0:00:00:00:00:01", interval_ms=20)
+            running = Running(configuration, lambda: configuration)
+            task = asyncio.create_task(running.run())
+            await until(lambda: running._broker and running._broker.devices.counts["heard"])
+            beacon.stop()
+            return await task
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == EXIT_CODE == 75
+    assert "ble:hci0: silent for" in caplog.text
+    assert "leaving, so that systemd starts anew" in caplog.text
 
 
 @pytest.mark.parametrize("may_exit", [True, False])
