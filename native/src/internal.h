@@ -2,7 +2,7 @@
 //
 // Files:  memory (allocation, accounting), pool (small blocks), error, lock (many readers, one writer), attributes (names),
 //         filter (the byte form), run, line, space, bucket (the index), matcher (add, remove), reader (match);
-//         program (what boxes cannot say), json and arrow (the doors); columns (rows of JSON as Arrow).
+//         program (what boxes cannot say), json and arrow (the doors); columns and columns_read (rows of JSON as Arrow).
 // External names begin with spinney_, so that the core can be linked statically into anything.
 
 #ifndef SPINNEY_INTERNAL_H

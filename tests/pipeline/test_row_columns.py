@@ -209,11 +209,13 @@ def test_what_a_batch_does_not_hold_goes_into_another() -> None:
 
 def test_a_record_that_no_batch_holds_is_a_dead_letter() -> None:
     decoder = Decoder("all", core_rows(100))
-    decoder.take(encode(publications("m7", 0, [{"a": 1}])), 1, 1_760_000_000.5)
-    decoder.take(encode(publications("m7", 1, [{"text": "x" * 101}])), 2, 1_760_000_000.5)
+    too_large = encode(publications("m7", 1, [{"text": "x" * 101}]))
+    for data in (too_large, encode(publications("m7", 0, [{"a": 1}])), too_large):
+        decoder.take(data, 1, 1_760_000_000.5)
     first, second = decoder.give()
-    assert first.column("id").to_pylist() == ["m7:1:0"]
-    assert second.column("reason").to_pylist() == ["a record that no batch holds: too many rows for one batch"]
+    reason = "a record that no batch holds: too many rows for one batch"
+    assert first.column("id").to_pylist() == [None, "m7:1:0"]
+    assert [batch.column("reason").to_pylist() for batch in (first, second)] == [[reason, None], [reason]]
 
 
 def test_columns_that_are_full_keep_what_they_have() -> None:

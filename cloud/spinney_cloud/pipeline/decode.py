@@ -184,13 +184,14 @@ class Decoder:
 
     def give(self) -> Iterator[pa.RecordBatch]:
         """All that was taken since the last time: a batch, or none; several only if one does not hold it."""
-        if self.rows:
-            self._close()
+        self._close()
         closed, self._closed = self._closed, []
         yield from closed
 
     def _close(self) -> None:
-        """No more rows in this batch."""
+        """The rows there are become a batch, if there are any."""
+        if not self.rows:
+            return
         self._fill_up()
         arrays = {name: pa.array(column, self.schema.field(name).type) for name, column in self._columns.items()}
         if self.schema is not RECORDS:

@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from spinney import PublicationError, native
-from spinney.columns import Column, Columns, ColumnsFull, IdRun, MapColumn
+from spinney.columns import Column, Columns, IdRun, MapColumn
 
 from ..names import UNIT_SUFFIX
 from ..records import Publications, RecordError, Run
@@ -66,7 +66,7 @@ class CoreRows:
         self.skip(before)
         try:
             self._take(record, runs, repeated)
-        except (RecordError, ColumnsFull):
+        except Exception:
             self._columns.keep(rows)
             raise
 
