@@ -98,6 +98,16 @@ static void units_are_those_of_numbers_of_the_row(void) {
   close_columns();
 }
 
+static void units_are_found_among_numbers_in_any_order(void) {
+  open_columns(SIZE_MAX);
+  CHECK(take("[{\"ccc\":1,\"a\":2,\"bb\":3,\"bb_unit\":\"y\",\"ccc_unit\":\"x\",\"a_unit\":\"z\"}]", 1) == SPINNEY_OK);
+  give();
+  const spinney_map *units = &found.maps[SPINNEY_UNITS];
+  CHECK(units->entries == 3 && text_is(&units->keys, 0, "bb") && text_is(&units->keys, 1, "ccc"));
+  CHECK(text_is(&units->keys, 2, "a") && text_is(&units->items, 2, "z"));
+  close_columns();
+}
+
 static void rows_alike_and_rows_that_depart_follow_one_another(void) {
   open_columns(SIZE_MAX);
   CHECK(take("[{\"a\":1,\"b\":2},{\"a\":3,\"b\":4},{\"a\":5},{\"a\":6,\"b\":7},{\"a\" :8,\"b\":9},{\"b\":0,\"a\":1}]", 6) ==
@@ -109,6 +119,24 @@ static void rows_alike_and_rows_that_depart_follow_one_another(void) {
   CHECK(numbers->entries == sizeof expected / sizeof *expected);
   for (size_t i = 0; i < numbers->entries; i++) CHECK(number_at(&numbers->items, i) == expected[i]);
   CHECK(text_is(&numbers->keys, 8, "b") && text_is(&numbers->keys, 9, "b") && text_is(&numbers->keys, 10, "a"));
+  close_columns();
+}
+
+// A row that is looked into has memory made for its many keys.
+static void rows_alike_are_not_looked_into(void) {
+  enum { KEYS = 40, ROWS = 10, REQUESTS = 1000 };
+  char json[ROWS * KEYS * 12] = "[";
+  for (int row = 0; row < ROWS; row++) {
+    for (int i = 0; i < KEYS; i++) sprintf(json + strlen(json), "%s\"k%d\":1", i ? "," : row ? "},{" : "{", i);
+  }
+  strcat(json, "}]");
+  failing_allocator failing = {.left = -1};
+  spinney_allocator allocator = {failing_resize, &failing};
+  CHECK(spinney_columns_new(&allocator, SIZE_MAX, &columns, NULL) == SPINNEY_OK && take(json, ROWS) == SPINNEY_OK);
+  spinney_columns_keep(columns, 0);
+  failing.left = REQUESTS;
+  CHECK(take(json, ROWS) == SPINNEY_OK && failing.left == REQUESTS);
+  CHECK(take("[{\"a\":1}]", 1) == SPINNEY_OK && take(json, ROWS) == SPINNEY_OK && failing.left < REQUESTS);
   close_columns();
 }
 
@@ -280,7 +308,9 @@ int main(void) {
   reserved_attributes_have_columns_of_their_own();
   all_others_are_in_maps_by_type();
   units_are_those_of_numbers_of_the_row();
+  units_are_found_among_numbers_in_any_order();
   rows_alike_and_rows_that_depart_follow_one_another();
+  rows_alike_are_not_looked_into();
   rows_are_left_out_and_ids_go_on();
   ids_are_those_of_the_runs();
   rows_of_nothing_are_null();
