@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spinney_cloud.pipeline import workers
-from spinney_cloud.pipeline.session import is_local, settings_of
+from spinney_cloud.pipeline.session import CLUSTER, is_local, settings_of
 from spinney_cloud.pipeline.state import SHARDS
 
 CLOUD = Path(__file__).parents[2] / "cloud"
@@ -27,10 +30,11 @@ def test_what_runs_here_is_local(master: str | None, local: bool) -> None:
 
 def test_a_cluster_is_given_as_many_tasks_as_by_its_manifests(tmp_path: Path) -> None:
     """Spark's 200 are far more than matching has shards, and stay in its checkpoint."""
-    found = settings_of("spark://h:7077", tmp_path)["spark.sql.shuffle.partitions"]
-    assert int(found) <= SHARDS
-    for file in ("spark-submit.sh", "kubernetes/pipeline-cluster.yaml"):
-        assert f"spark.sql.shuffle.partitions={found}" in (CLOUD / file).read_text()
+    found = settings_of("spark://h:7077", tmp_path)
+    assert int(found["spark.sql.shuffle.partitions"]) <= SHARDS
+    for file in ("spark-submit.sh", "kubernetes/pipeline-cluster.yaml", "kubernetes/pipeline-connect.yaml"):
+        for name in CLUSTER:
+            assert f"{name}={found[name]}" in (CLOUD / file).read_text()
 
 
 def test_workers_are_forked_from_a_process_without_other_threads() -> None:
@@ -47,10 +51,23 @@ def test_spark_forks_its_workers_from_ours(spark: SparkSession) -> None:
         import pyarrow as pa
 
         names = [name for name in ("spinney_cloud.log_reader", "spinney_cloud.engine.repeats") if name in sys.modules]
+        names += [name for name in os.environ if name == "PYTHON_UNIX_DOMAIN_ENABLED"]
         yield pa.record_batch({"name": pa.array(names, pa.string())})
 
-    found = spark.range(1).coalesce(1).mapInArrow(loaded, "name string").collect()
-    assert [row.name for row in found] == ["spinney_cloud.log_reader", "spinney_cloud.engine.repeats"]
+    found = [row.name for row in spark.range(1).coalesce(1).mapInArrow(loaded, "name string").collect()]
+    assert found == ["spinney_cloud.log_reader", "spinney_cloud.engine.repeats", "PYTHON_UNIX_DOMAIN_ENABLED"]
+
+
+def test_a_worker_looks_for_garbage_in_what_its_later_tasks_make_only() -> None:
+    frozen: list[int] = []
+    worker = workers.keeping(lambda _socket, authenticated: frozen.append(gc.get_freeze_count()) or int(authenticated))
+    before = gc.get_freeze_count()
+    try:
+        with socket.socket() as java:
+            assert [worker(java, True), worker(java, False), worker(java, False)] == [1, 0, 0]
+        assert before == frozen[0] < frozen[1] == frozen[2]
+    finally:
+        gc.unfreeze()
 
 
 def test_these_tests_have_the_heap_that_a_pipeline_is_promised_to_be_content_with(spark: SparkSession) -> None:

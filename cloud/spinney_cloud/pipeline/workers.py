@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
+from collections.abc import Callable
 from importlib import import_module
 
 from pyspark import daemon
@@ -30,9 +32,31 @@ def preload() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's; nothing here multiplies matrices
     for name in MODULES:
         import_module(name)
-    gc.freeze()  # a worker collects garbage after every task, which would else look through all of it each time
+    _keep()
+
+
+def _keep() -> None:
+    """Garbage is collected after every task, which would else look through all that is in memory by now each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def keeping(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
+    """A worker's work on one task; after its first it has imported and connected what it needs for the others, too."""
+    is_first = True
+
+    def worked(sock: socket.socket, authenticated: bool) -> int:
+        nonlocal is_first
+        code = work(sock, authenticated)
+        if is_first:
+            is_first = False
+            _keep()
+        return code
+
+    return worked
 
 
 if __name__ == "__main__":
     preload()
+    daemon.worker = keeping(daemon.worker)
     daemon.manager()
