@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyspark
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships without types
+from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]  # ships without types
 from pyspark.sql import SparkSession
 
 from ..data_dir import HeldError, hold
 from ..settings import Log, Settings
 from .direct_get import LogServer
 from .duplicates import Windows
-from .ingest import Ingest, Plan, check_start
+from .ingest import Ingest, JavaGoneError, Plan, check_start
 from .lake import Lake
 from .maintenance import Maintenance, Policy
 from .matching_query import Matching, MatchingPlan
@@ -191,6 +191,12 @@ class Run:
 
     def run(self) -> None:
         """Until all has ended; raises what ended it, if it was not `stop` or the end of what was to be read."""
+        try:
+            self._run()
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise JavaGoneError from error
+
+    def _run(self) -> None:
         job = self._job
         with held(job.lake):
             check_start(job.open_lake(), job.plan)  # before Java is started, which takes a while

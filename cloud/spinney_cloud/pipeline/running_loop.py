@@ -17,7 +17,6 @@ from typing import Any
 
 import orjson
 from prometheus_client import CollectorRegistry, generate_latest
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships without types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -149,8 +148,6 @@ class Pipeline:
                 logger.info("stopping, after the batch that is under way")
                 await asyncio.to_thread(run.stop)
             await working
-        except (Py4JNetworkError, ConnectionError) as error:
-            raise JavaGoneError from error
         except JavaGoneError:
             raise
         except LogError as error:

@@ -58,5 +58,5 @@ def keeping(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.sock
 
 if __name__ == "__main__":
     preload()
-    daemon.worker = keeping(daemon.worker)
+    daemon.worker = keeping(daemon.worker)  # type: ignore[assignment]  # by position, as the manager calls it
     daemon.manager()
