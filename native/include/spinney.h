@@ -11,8 +11,8 @@
 //
 // ---- 1. Conventions --------------------------------------------------------------------------------------------
 //
-// Handles (spinney_matcher, spinney_reader, spinney_columns) are opaque; whoever makes one frees it. Pointers that are passed in are
-// only read during the call. Answers live in the reader, or the columns, and hold until its next call.
+// Handles (spinney_matcher, spinney_reader, spinney_columns) are opaque; whoever makes one frees it. Pointers that are
+// passed in are only read during the call. Answers live in the reader, or the columns, and hold until its next call.
 // Functions that can fail return a spinney_status and fill *error (which may be NULL). A failed call changes nothing.
 // There are no globals, no locale, no recursion on input, and every size that comes from input is checked.
 // Threads: any number may match at once, each with a reader of its own, while others add and remove; columns have one.
