@@ -29,7 +29,7 @@ def test_a_wheel_that_is_not_there_is_told(tmp_path: Path) -> None:
         from_wheel(tmp_path / "spinney.whl", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_executors_match_with_the_core_from_the_wheel(nats: NatsServer, tmp_path: Path) -> None:
     make_log(nats)
     put(nats, [for_pipeline("c", "NO2 > 80"), for_pipeline("s", "WHEN NO2 > 80 UNTIL NO2 < 20 EACH room")])
