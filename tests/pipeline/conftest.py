@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +20,14 @@ from spinney_cloud.pipeline.direct_get import close_connections
 from spinney_cloud.pipeline.session import session, stop
 from spinney_cloud.pipeline.source import register
 
-QUICK_START = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"}
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
 """A JVM that lives for a minute compiles quickly rather than well."""
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A quiet local session with the heap that the pipeline promises to be content with."""
-    made = session("tests", tmp_path_factory.mktemp("spark"), heap="1g", conf=QUICK_START)
+    made = session("tests", tmp_path_factory.mktemp("spark"), heap="1g")
     register(made)
     yield made
     stop(made)

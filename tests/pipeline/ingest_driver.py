@@ -25,7 +25,6 @@ from spinney_cloud.pipeline.subscriptions import Where
 from spinney_cloud.pipeline.windows import WindowPlan
 from spinney_cloud.pipeline.windows_part import WindowsPart
 
-QUICK_START = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 HEAP = "1g"
 PLAN = WindowPlan((60, 900))
 LOOK_SECONDS = 0.02
@@ -38,7 +37,7 @@ def main(url: str, folder: Path, rows: int, seconds: float) -> int:
         Plan(server, limits=limits, trigger_seconds=0),
         MatchingPlan(Where(server, lake), str(folder / "matching"), limits=limits, trigger_seconds=0),
         Policy(every_seconds=seconds),
-        Spark(folder / "spark", heap=HEAP, conf=QUICK_START),
+        Spark(folder / "spark", heap=HEAP),
         windows=True,
     )
     spark = []
@@ -82,7 +81,7 @@ def _look(run: Run) -> tuple[int, float]:
 if __name__ == "__main__":
     url, folder, rows, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     with (
-        patch.object(running, "WindowsPart", partial(WindowsPart, plan=PLAN, every_seconds=seconds)),
+        patch.object(running, "WindowsPart", partial(WindowsPart, plan=PLAN, every_seconds=2 * seconds)),
         patch.object(matching_query, "SAVE_SECONDS", seconds),
         patch.object(ingest, "ADVANCE_SECONDS", seconds),
     ):

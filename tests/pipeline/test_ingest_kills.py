@@ -38,7 +38,7 @@ FIRST_SECONDS = 6.0
 """In which a pipeline has begun its work for the first time."""
 ROUND_SECONDS = 8.0
 """What a pipeline does every minute or less often, so often that kills meet it."""
-READ_RECORDS = 300
+READ_RECORDS = 500
 """Of the log, at once: they go through a small heap."""
 
 

@@ -80,7 +80,8 @@ def test_its_windows_are_those_of_a_folder(store: ObjectStore, spark: SparkSessi
     for first, some in ((1, log[:50]), (51, log[50:])):  # the second time some are late
         lake_of(PLACE, some, first=first)
         Windows(spark, Lake(PLACE, store.environment), PLAN).step()
-        Windows(spark, lake_of(tmp_path / "lake", some, first=first), PLAN).step()
+        lake_of(tmp_path / "lake", some, first=first)
+    Windows(spark, Lake(tmp_path / "lake"), PLAN).step()  # however steps are cut, the table is the same
     found, expected = rows_of(Lake(PLACE)), rows_of(Lake(tmp_path / "lake"))
     assert found.keys() == expected.keys()
     for key, row in expected.items():
