@@ -114,6 +114,12 @@ class Listener:
 
     # ---- what tests ask
 
+    async def puts_hot(self) -> None:
+        """Until its mote has HOT, has told its bit, and is let go."""
+        self.motes.want(SOURCE, wanted(HOT), epoch=1)
+        await until(lambda: self.bits(HOT) == [False])
+        await until(lambda: not self.is_connected)
+
     def bits(self, digest: str, source: str = SOURCE) -> list[bool]:
         """The labels of a filter, in order."""
         mine = (sample for sample in self.samples if sample.source == source)

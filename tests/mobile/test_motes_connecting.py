@@ -212,9 +212,7 @@ _ADVERT = Heard("hci0", ADDRESS, 0.0, manufacturers={0xFFFF: bytes.fromhex("51" 
 def test_a_mote_that_lets_only_paired_brokers_write_is_paired_while_it_is_open(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with listening() as broker:
-            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
-            await until(lambda: broker.bits(HOT) == [False])
-            await until(lambda: not broker.is_connected)
+            await broker.puts_hot()
             await asyncio.sleep(200.0)
             scene.readings["temperature"] = 30.0
             await until(lambda: broker.bits(HOT) == [False, True])

@@ -173,9 +173,7 @@ def test_a_sample_has_the_time_at_which_it_was_measured(tmp_path: Path) -> None:
 def test_what_a_mote_without_the_time_says_is_so_old_was_measured_so_long_ago(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with listening() as broker:
-            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
-            await until(lambda: broker.bits(HOT) == [False])
-            await until(lambda: not broker.is_connected)
+            await broker.puts_hot()
             broker.is_deaf = True
             scene.life.clock._is_set = False  # within one boot, so that nobody looks whether it is
             scene.readings["temperature"] = 30.0

@@ -191,9 +191,7 @@ def test_a_table_that_somebody_else_changed_is_put_right(tmp_path: Path) -> None
 def test_what_another_program_tells_under_a_number_of_ours_is_not_taken_for_our_filters_bit(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with listening() as broker:
-            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
-            await until(lambda: broker.bits(HOT) == [False])
-            await until(lambda: not broker.is_connected)
+            await broker.puts_hot()
             broker.is_deaf = True
             (ours,) = programs(scene)
             number = int.from_bytes(ours[2:4], "little")
@@ -214,9 +212,7 @@ def test_what_another_program_tells_under_a_number_of_ours_is_not_taken_for_our_
 def test_a_broker_that_restarts_knows_what_waiting_events_mean_and_changes_nothing(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with listening() as before:
-            before.motes.want(SOURCE, wanted(HOT), epoch=1)
-            await until(lambda: before.bits(HOT) == [False])
-            await until(lambda: not before.is_connected)
+            await before.puts_hot()
         generation = scene.life.table.generation
         scene.readings["temperature"] = 30.0
         await until(lambda: len(scene.life.ring) == 1)

@@ -17,8 +17,8 @@ from spinney_cloud.pipeline.matching_wheel import from_wheel
 from spinney_cloud.pipeline.session import session, stop
 from spinney_cloud.pipeline.subscriptions import Where
 
-QUICK = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-QUICK["spark.executor.extraJavaOptions"] = QUICK["spark.driver.extraJavaOptions"]
+QUICK = {"spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+"""The driver's comes with the environment (see conftest.py)."""
 EXECUTORS = 2
 
 

@@ -11,14 +11,13 @@ import orjson
 import pyarrow as pa
 
 from spinney import PublicationError, native
-from spinney.columns import Column, Columns, IdRun, MapColumn
+from spinney.columns import MAPS, Column, Columns, IdRun, MapColumn
 
 from ..names import UNIT_SUFFIX
 from ..records import Publications, RecordError, Run
 from .row_groups import Group, groups_of, parsed_rows
 from .schema import COLUMNS, PUBLICATIONS
 
-MAPS = ("numbers", "texts", "flags", "units")
 GATHERED = frozenset({"id", *COLUMNS, *MAPS})
 """The columns that are made here."""
 MAX_COLUMN_BYTES = 1 << 30

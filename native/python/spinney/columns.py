@@ -10,7 +10,7 @@ from .native import Core
 from .reader import raise_error
 
 MAPS = ("numbers", "texts", "flags", "units")
-"""In the order of the core's enumeration."""
+"""The columns of maps, in the order of the core's enumeration."""
 _FIXED = {"id": "id", "time": "time", "lat": "latitude", "long": "longitude", "type": "type"}
 """Columns, and what the core calls them."""
 
