@@ -21,6 +21,7 @@ enum {
   WORD_DIGITS = 19,    // as many as always fit in 64 bits
   EXACT_POWER = 22,    // 10^22 is a double
   WIDE_POWER = 27,     // 5^27 fits in 64 bits
+  EXACT_DIGITS = 15,   // as many as always fit in a double
   EXACT_DIGITS_BITS = 53
 };
 
@@ -157,10 +158,39 @@ static double value(const scanned *number, const char *at, const char *end) {
                                                    : multiply_wide(number->digits, (int)power));
 }
 
+// ---- what most numbers are
+
+static const char *take_some(const char *at, const char *end, uint64_t *digits) {
+  for (; is_digit(at, end); at++) *digits = *digits * 10 + (uint64_t)(*at - '0');
+  return at;
+}
+
+// A number of few digits and no exponent is one division of doubles that are exact. Returns NULL for all others.
+static const char *read_short(const char *at, const char *end, double *number) {
+  bool negative = at < end && *at == '-';
+  const char *first = at + negative;
+  uint64_t digits = 0;
+  const char *stop = take_some(first, end, &digits);
+  if (stop == first || (*first == '0' && stop - first > 1)) return NULL;
+  ptrdiff_t count = stop - first, decimals = 0;
+  if (stop < end && *stop == '.') {
+    const char *point = stop;
+    stop = take_some(point + 1, end, &digits);
+    decimals = stop - point - 1;
+    if (decimals == 0) return NULL;
+  }
+  if (count + decimals > EXACT_DIGITS || (stop < end && (*stop == 'e' || *stop == 'E'))) return NULL;
+  double size = (double)digits / powers_of_ten[decimals];
+  *number = negative ? -size : size;
+  return stop;
+}
+
 const char *spinney_number_read(const char *at, const char *end, double *number, const char **problem) {
-  scanned parts = {0};
   *problem = NULL;
-  const char *stop = scan(at, end, &parts, problem);
+  const char *stop = read_short(at, end, number);
+  if (stop) return stop;
+  scanned parts = {0};
+  stop = scan(at, end, &parts, problem);
   if (*problem) return stop;
   double size = value(&parts, at, stop);
   if (size > DBL_MAX) {

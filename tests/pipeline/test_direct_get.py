@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit import city, direct, make_log, messages, publications, purge, put
@@ -16,6 +18,7 @@ from spinney_cloud.log_errors import Refused, StreamMissing, Unavailable
 from spinney_cloud.names import LOG, READERS, log_subject
 from spinney_cloud.pipeline import direct_get
 from spinney_cloud.pipeline.direct_get import DirectGet, LogServer
+from spinney_cloud.pipeline.wire import Arrived, Wire
 from spinney_cloud.records import SubscriptionChange
 from spinney_cloud.service import write_run
 from spinney_cloud.settings import Settings
@@ -59,19 +62,25 @@ class Mixing(DirectGet):
     def __init__(self, url: str) -> None:
         super().__init__(LogServer(url).endpoints())
         self.mixed = 0
-        self._waiting: deque[tuple[bytes, bytes, bytes]] = deque()
+        self._waiting: deque[Arrived] = deque()
         self._whole = 0
 
-    def _next(self) -> tuple[bytes, bytes, bytes]:
+    def _connect(self) -> Wire:
+        wire: Any = super()._connect()
+        come = wire.next
+        wire.next = lambda: self._mixed(come)
+        return wire
+
+    def _mixed(self, come: Callable[[], Arrived]) -> Arrived:
         while self._whole < self._number:
-            subject, headers, data = super()._next()
-            if subject.endswith(b".%d" % self._number):
+            arrived = come()
+            if arrived.subject.endswith(b".%d" % self._number):
                 self.mixed += bool(self._waiting)
-                if headers.startswith((b"NATS/1.0 204", b"NATS/1.0 404")) or not headers:
+                if arrived.headers.startswith((b"NATS/1.0 204", b"NATS/1.0 404")) or not arrived.headers:
                     self._whole = self._number
-                return subject, headers, data
-            self._waiting.append((subject, headers, data))
-        return self._waiting.popleft() if self._waiting else super()._next()
+                return arrived
+            self._waiting.append(arrived)
+        return self._waiting.popleft() if self._waiting else come()
 
 
 @pytest.mark.parametrize("mixing", [False, True])

@@ -20,9 +20,13 @@ from servers import NatsServer
 
 from spinney_cloud.log_reader import Message
 from spinney_cloud.names import LOG, log_subject
+from spinney_cloud.pipeline import direct_get
+from spinney_cloud.pipeline import duplicates as duplicates_module
 from spinney_cloud.pipeline import scan as scan_module
+from spinney_cloud.pipeline import spans as spans_module
+from spinney_cloud.pipeline.direct_get import DirectGet
 from spinney_cloud.pipeline.duplicates import SKEW_SECONDS, Duplicates, Windows
-from spinney_cloud.pipeline.scan import Limits, LogReplaced, LogTrimmed, Scan
+from spinney_cloud.pipeline.scan import Limits, LogReplaced, LogTrimmed, Scan, Slice
 from spinney_cloud.pipeline.source import (
     LogBatchReader,
     LogSource,
@@ -31,7 +35,9 @@ from spinney_cloud.pipeline.source import (
     Options,
     RecordsMissing,
     batches,
+    readings,
 )
+from spinney_cloud.pipeline.spans import ALONE, LOOKING, Past, Span, _ends
 from spinney_cloud.records import Publications, Run, SubscriptionChange, Tick, decode, encode
 
 CHANGE = SubscriptionChange(TENANT, "0001.default.me.s", None)
@@ -213,10 +219,12 @@ def test_partitions_are_ranges_of_about_as_many_rows(nats: NatsServer, monkeypat
 def test_a_log_longer_than_what_is_remembered_is_planned_in_pieces(
     nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In more parts than are worth looking back for; so do a stream's batches."""
     monkeypatch.setattr(scan_module, "MAX_KEPT", 7)
+    monkeypatch.setattr(spans_module, "MIN_BYTES", 1)
     make_log(nats)
     put(nats, [*city(20), Tick(), *city(4), Tick()])
-    options = Options.read(server_of(nats).options())
+    options = Options.read({**server_of(nats).options(), "partitions": "20"})
     with direct(nats) as log:
         parts = [part.value for part in LogBatchReader(options).partitions()]
         assert [(part.after, part.upto) for part in parts] == [(0, 7), (7, 14), (14, 21), (21, 26)]
@@ -224,6 +232,58 @@ def test_a_log_longer_than_what_is_remembered_is_planned_in_pieces(
     assert found == expected_ids(messages(nats))
     streamed = walk(nats, reader(nats), {"seq": 0, "subs": 0})
     assert [end["seq"] for end, _ in streamed] == [7, 14, 21, 26]
+
+
+@pytest.mark.parametrize("window", [3600.0, 1e-9])
+def test_tasks_of_a_batch_find_out_by_themselves_what_are_duplicates(
+    nats: NatsServer, monkeypatch: pytest.MonkeyPatch, window: float
+) -> None:
+    """As a stream's tasks are told it: of what came before their part, too, and of no more than the windows."""
+    monkeypatch.setattr(spans_module, "MIN_BYTES", 1)
+    monkeypatch.setattr(duplicates_module, "SKEW_SECONDS", 0.0)
+    make_log(nats)
+    random_ = random.Random(7)
+    put(nats, [CHANGE, *(random_.choice(city(12)) for _ in range(60)), Tick(), CHANGE])
+    given = {"partitions": "3", "duplicate_window": str(window), "content_window": str(window), "after": "2"}
+    parts = [part.value for part in LogBatchReader(Options.read(server_of(nats).options() | given)).partitions()]
+    assert [type(part) for part in parts] == [Span] * 3
+    assert [parts[0].after, *(part.upto for part in parts)] == [2, *(part.after for part in parts[1:]), 63]
+    with direct(nats) as log:
+        found = [read_span(log, part) for part in parts]
+        planned = [slice_ for part in parts for slice_ in Scan(log, parts[0].windows).slices(part.after, part.upto, 1)]
+        assert found == [read_span(log, slice_) for slice_ in planned]
+    before, whole = (expected_ids(messages(nats, 1, last), (window, window)) for last in (2, 63))
+    assert [id for ids in found for id in ids] == whole[len(before) :]
+    assert (len(set(whole)) < len(whole)) == (window < 1.0)
+
+
+def read_span(log: DirectGet, part: Slice | Span) -> list[str]:
+    return [id for batch in batches(log, part, "publications") for id in batch["id"].to_pylist()]
+
+
+def test_a_short_log_is_read_by_one_task_and_an_empty_one_by_none(nats: NatsServer) -> None:
+    make_log(nats)
+    options = Options.read(server_of(nats).options())
+    assert LogBatchReader(options).partitions() == []
+    put(nats, city(30))
+    assert [part.value[:2] for part in LogBatchReader(options).partitions()] == [(0, 30)]
+    assert LogBatchReader(options._replace(after=30)).partitions() == []
+    put(nats, [publications("m", at, [{"text": "x" * 500_000}]) for at in range(8)])
+    assert len(LogBatchReader(options).partitions()) == 2
+
+
+@given(st.integers(1, 10**9), st.integers(1, 200), st.builds(Past, st.integers(0, 10**9), st.integers(0, 10**9)))
+def test_parts_take_about_as_long_each_or_a_plan_is_less_work(records: int, parts: int, past: Past) -> None:
+    ends = _ends(records, parts, past)
+    even = sum(past.of(records * part / parts) for part in range(parts))
+    plan = ALONE * (records + past.of(0))
+    if ends is None:
+        assert even > plan * 0.9 - parts
+        return
+    assert parts == 1 or even <= plan * 1.1 + parts
+    assert [0, *(end for _, end in ends)] == [*(begin for begin, _ in ends), records]
+    costs = [end - begin + LOOKING * past.of(begin) for begin, end in ends]
+    assert len(ends) < parts or max(costs) - min(costs) <= 3
 
 
 # ---- offsets
@@ -299,6 +359,38 @@ def test_records_that_go_between_planning_and_reading_are_missed(nats: NatsServe
     purge(nats, 4)
     with direct(nats) as log, pytest.raises(RecordsMissing, match="of the 10 records from 1 to 10 the log has 6 only"):
         list(batches(log, part.value, "publications"))
+
+
+@pytest.mark.parametrize(("gone", "said"), [(3, "1 to 3"), (10, "1 to 10")])
+def test_records_that_go_before_a_batch_is_read_are_missed(nats: NatsServer, gone: int, said: str) -> None:
+    make_log(nats)
+    put(nats, city(10))
+    options = Options.read(server_of(nats).options())
+    (part,) = LogBatchReader(options).partitions()
+    purge(nats, gone)
+    with direct(nats) as log:
+        with pytest.raises(RecordsMissing, match=f"records {said} were purged before they were read"):
+            list(batches(log, part.value, "publications"))
+        skipping = part.value._replace(skip_trimmed=True)
+        assert read_span(log, skipping) == expected_ids(messages(nats))
+    with pytest.raises(LogTrimmed, match=f"records {said} were purged unread"):
+        LogBatchReader(options._replace(after=0)).partitions()
+    left = [part.value[:2] for part in LogBatchReader(options._replace(after=0, skip_trimmed=True)).partitions()]
+    assert left == ([] if gone == 10 else [(gone, 10)])
+
+
+def test_records_that_go_while_a_batch_is_read_are_missed(nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the newest, and what was asked for already."""
+    monkeypatch.setattr(direct_get, "BATCH", 2)
+    make_log(nats)
+    put(nats, city(12))
+    (part,) = LogBatchReader(Options.read(server_of(nats).options())).partitions()
+    with direct(nats) as log:
+        found = readings(log, part.value)
+        assert next(found).message.sequence == 1
+        purge(nats, 12)
+        with pytest.raises(RecordsMissing, match=r"records \d+ to 12 were purged before they were read"):
+            list(found)
 
 
 def test_records_that_go_while_the_stream_runs_stop_it(nats: NatsServer) -> None:

@@ -75,12 +75,21 @@ class Decoder:
 
     # ---- taking
 
-    def take(self, data: bytes, sequence: int, arrival: float, repeated: Collection[int] = ()) -> int:
-        """The next record; how many rows it has. `repeated`: the rows that are duplicates, which are left out."""
+    def take(
+        self,
+        data: bytes,
+        sequence: int,
+        arrival: float,
+        repeated: Collection[int] = (),
+        record: Record | None = None,
+    ) -> int:
+        """The next record; how many rows it has. `repeated`: the rows that are duplicates, which are left out.
+        `record`: what the data say, where that is known.
+        """
         if self.schema is RECORDS:
             return self._take_record(data, sequence, arrival)
         try:
-            record = decode_record(data)
+            record = decode_record(data) if record is None else record
             if not isinstance(record, Publications):
                 self._note(record, sequence, arrival)
                 return 0
@@ -266,11 +275,13 @@ def _spread(pieces: Sequence[_Piece], schema: pa.Schema) -> dict[str, pa.Array]:
     """A row each of what pieces share."""
     counts, *columns = zip(*pieces, strict=True)
     lengths = np.array(counts)
-    within = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+    piece_of = np.repeat(np.arange(len(lengths)), lengths)
+    within = np.arange(len(piece_of)) - (lengths.cumsum() - lengths)[piece_of]
+    places = pa.array(piece_of)
     found: dict[str, pa.Array] = {}
     for name, column in zip(_Piece._fields[1:], columns, strict=True):
         kind = schema.field(name).type
-        values = _repeat(pa.array(column, kind), lengths)
+        values = pc.take(pa.array(column, kind), places, boundscheck=False)
         found[name] = pc.add(values, pa.array(within, kind)) if name in _COUNTED else values
     return found
 
@@ -280,12 +291,8 @@ def _cells(lat: pa.Array, long: pa.Array) -> pa.Array:
     y, x = (column.fill_null(_NOWHERE).to_numpy() for column in (lat, long))
     starts = np.flatnonzero(np.concatenate(([True], (y[1:] != y[:-1]) | (x[1:] != x[:-1]))))
     cells = [cell_of(*place) for place in zip(y[starts].tolist(), x[starts].tolist(), strict=True)]
-    return _repeat(pa.array(cells, pa.string()), np.diff(np.append(starts, len(y))))
-
-
-def _repeat(values: pa.Array, counts: np.ndarray[Any, Any]) -> pa.Array:
-    """Each value so many times."""
-    return values.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+    counts = np.diff(np.append(starts, len(y)))
+    return pa.array(cells, pa.string()).take(pa.array(np.repeat(np.arange(len(cells)), counts)))
 
 
 def _micros(seconds: float) -> int:

@@ -10,8 +10,6 @@ import atexit
 import os
 import re
 import secrets
-import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -28,27 +26,18 @@ from ..log_errors import LogError, Refused, StreamMissing, Unavailable
 from ..log_reader import Message
 from ..nats_connection import STREAM_NOT_FOUND, Backoff
 from ..service import Endpoints, read_run
+from .wire import Wire
 
 BATCH = 250
 BATCH_BYTES = 8 * 1024**2
 """Of one request; the server keeps no more than two of them for us at a time."""
-CONNECT_SECONDS = 3.0
-ANSWER_SECONDS = 10.0
 RETRY_SECONDS = 30.0
 """How long the server may be away before a reader gives up."""
-OLDEST_SERVER = (2, 11)
-"""It knows batched direct get."""
-DEFAULT_PORT = 4222
 AT_ONCE = 256
 """Messages that are published before the first answer is waited for."""
 _CLOCK_STEP = 1e-5
 """Times as doubles and as texts may differ by so much."""
-_CHUNK = 256 * 1024
 _NANOSECONDS = 1_000_000_000
-
-
-class _Lost(OSError):
-    """The connection is gone; it is made anew."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +110,7 @@ class DirectGet:
         self.reconnected = 0
         self._endpoints = endpoints
         self._retry_seconds = RETRY_SECONDS if retry_seconds is None else retry_seconds
-        self._socket: socket.socket | None = None
-        self._buffer = bytearray()
-        self._at = 0
+        self._wire: Wire | None = None
         self._inbox = f"_INBOX.{secrets.token_hex(11)}"
         self._number = 0
         self._early: dict[bytes, deque[tuple[bytes, bytes]]] = {}
@@ -153,7 +140,7 @@ class DirectGet:
                     at, since = message.sequence + 1, None
                     backoff.reset()
                     yield message
-            except (_Lost, OSError, Unavailable) as error:
+            except (OSError, Unavailable) as error:
                 since = self._wait(error, since, backoff)
             else:
                 return
@@ -286,23 +273,19 @@ class DirectGet:
 
     def _request(self, subject: str, data: bytes, message_id: str | None = None) -> bytes:
         """Ask; the subject of the answers."""
-        self._connect()
+        wire = self._connected()
         self._number += 1
         reply = f"{self._inbox}.{self._number}"
-        if message_id is None:
-            self._send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
-        else:
-            head = f"NATS/1.0\r\nNats-Msg-Id: {message_id}\r\n\r\n".encode()
-            first = f"HPUB {subject} {reply} {len(head)} {len(head) + len(data)}\r\n".encode()
-            self._send(first + head + data + b"\r\n")
+        wire.ask(subject, reply, data, message_id)
         return reply.encode()
 
     def _answer(self, reply: bytes) -> tuple[bytes, bytes]:
         """The next one; what is left of an earlier question is passed over."""
         if early := self._early.get(reply):
             return early.popleft()
+        assert self._wire is not None
         while True:
-            subject, headers, data = self._next()
+            subject, headers, data = self._wire.next()
             if subject == reply:
                 return headers, data
             if subject in self._early:
@@ -330,104 +313,26 @@ class DirectGet:
 
     def close(self) -> None:
         """Until it is used again."""
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-        self._buffer.clear()
-        self._at = 0
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
         self._early.clear()
 
-    def _connect(self) -> None:
-        if self._socket is not None:
-            return
+    def _connected(self) -> Wire:
+        if self._wire is None:
+            self._wire = self._connect()
+            self._wire.send(f"SUB {self._inbox}.* 1\r\n".encode())
+            self.reconnected += 1
+        return self._wire
+
+    def _connect(self) -> Wire:
         problems: list[str] = []
         for url in self._endpoints.nats_url.split(","):
             try:
-                self._open(url.strip())
-            except (OSError, Unavailable) as error:
-                self.close()
+                return Wire.open(url.strip(), self._endpoints)
+            except OSError as error:
                 problems.append(f"{urlsplit(url).netloc.rpartition('@')[2]}: {error}")
-            else:
-                self.reconnected += 1
-                return
         raise Unavailable("; ".join(problems))
-
-    def _open(self, url: str) -> None:
-        parts = urlsplit(url if "//" in url else f"nats://{url}")
-        host = parts.hostname or "127.0.0.1"
-        self._socket = socket.create_connection((host, parts.port or DEFAULT_PORT), CONNECT_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        info = orjson.loads(self._line().removeprefix(b"INFO "))
-        _check_version(info)
-        context = self._endpoints.nats_context()
-        if context is None and info.get("tls_required"):
-            context = ssl.create_default_context()
-        if context is not None:
-            self._socket = context.wrap_socket(self._socket, server_hostname=host)
-        self._socket.settimeout(ANSWER_SECONDS)
-        self._log_in(parts.username, parts.password)
-
-    def _log_in(self, user: str | None, password: str | None) -> None:
-        hello = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "name": "pipeline"}
-        hello |= {"lang": "python", "version": "1", "protocol": 1}
-        if name := self._endpoints.nats_user or user:
-            hello |= {"user": name, "pass": self._endpoints.nats_password or password or ""}
-        self._send(b"CONNECT " + orjson.dumps(hello) + b"\r\nPING\r\n")
-        while (line := self._line()) != b"PONG":
-            if line.startswith(b"-ERR"):
-                raise Refused(0, 0, f"the log's server refuses: {line.decode(errors='replace')}")
-        self._send(f"SUB {self._inbox}.* 1\r\n".encode())
-
-    def _send(self, data: bytes) -> None:
-        assert self._socket is not None
-        self._socket.sendall(data)
-
-    def _fill(self) -> None:
-        assert self._socket is not None
-        if self._at > _CHUNK:
-            del self._buffer[: self._at]
-            self._at = 0
-        data = self._socket.recv(_CHUNK)
-        if not data:
-            raise _Lost("the server has closed the connection")
-        self._buffer += data
-
-    def _line(self) -> bytes:
-        while (end := self._buffer.find(b"\r\n", self._at)) < 0:
-            self._fill()
-        line = bytes(self._buffer[self._at : end])
-        self._at = end + 2
-        return line
-
-    def _take(self, size: int) -> bytes:
-        while len(self._buffer) - self._at < size + 2:
-            self._fill()
-        data = bytes(self._buffer[self._at : self._at + size])
-        self._at += size + 2
-        return data
-
-    def _next(self) -> tuple[bytes, bytes, bytes]:
-        """Subject, headers and data of the next message."""
-        while True:
-            line = self._line()
-            if line.startswith(b"HMSG "):
-                _, subject, *_, head, size = line.split(b" ")
-                body = self._take(int(size))
-                return subject, body[: int(head)], body[int(head) :]
-            if line.startswith(b"MSG "):
-                _, subject, *_, size = line.split(b" ")
-                return subject, b"", self._take(int(size))
-            if line == b"PING":
-                self._send(b"PONG\r\n")
-            elif line.startswith(b"-ERR"):
-                raise _Lost(line.decode(errors="replace"))
-
-
-def _check_version(info: dict[str, Any]) -> None:
-    version = str(info.get("version", "0"))
-    if tuple(int(part) for part in version.split("-")[0].split(".")[:2]) < OLDEST_SERVER:
-        wanted = ".".join(map(str, OLDEST_SERVER))
-        raise Refused(0, 0, f"nats-server {version} is too old for the pipeline: it needs {wanted} or later")
 
 
 def _check(answer: dict[str, Any], stream: str) -> None:

@@ -46,6 +46,8 @@ class Seen(NamedTuple):
     changes_subscriptions: bool
     late: Sequence[int] = ()
     """The rows that are older than the newest of their source, as far as that is remembered."""
+    record: Record | None = None
+    """None: it cannot be read."""
 
 
 class Duplicates:
@@ -67,13 +69,14 @@ class Duplicates:
         self.arrival = max(self.arrival, message.time)
         record = _read(message.data)
         if not isinstance(record, Publications):
-            return Seen(0, (), isinstance(record, SubscriptionChange))
+            return Seen(0, (), isinstance(record, SubscriptionChange), (), record)
         try:
             rows = sum(run.length for run in record.runs)
             found = self._of(record.tenant).examine(record.runs, lambda: orjson.loads(record.rows), self.arrival)
         except (ValueError, TypeError, AttributeError, RecordError):  # a dead letter: who decodes it says why
-            return Seen(1, (), changes_subscriptions=False)
-        return Seen(rows, tuple(sorted(found.repeated)), changes_subscriptions=False, late=tuple(sorted(found.late)))
+            return Seen(1, (), changes_subscriptions=False, late=(), record=record)
+        repeated, late = tuple(sorted(found.repeated)), tuple(sorted(found.late))
+        return Seen(rows, repeated, changes_subscriptions=False, late=late, record=record)
 
     def remember(self, message: Message, until: float) -> None:
         """A record of before the place where the reading begins, at log time `until`: only what may occur again."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ..log_reader import Message
 from ..names import LOG, log_subject
 from ..retention import PIPELINE
 from .direct_get import DirectGet
-from .duplicates import DEFAULT_WINDOWS, Duplicates, Windows
+from .duplicates import DEFAULT_WINDOWS, Duplicates, Seen, Windows
 
 MAX_ROWS = 200_000
 MAX_BYTES = 64 * 1024**2
@@ -139,11 +140,21 @@ class Scan:
         """How many it has found, those before its beginning among them."""
         return self._duplicates.duplicates
 
+    @property
+    def at(self) -> int:
+        """The last record that was met."""
+        return self._at
+
+    @property
+    def arrival(self) -> float:
+        """The log's time after it."""
+        return self._duplicates.arrival
+
     # ---- where to begin
 
     def seek(self, after: int) -> None:
         """Go on after this record. LogTrimmed if the next one is gone, LogReplaced if this one never was."""
-        first = self._check(after)
+        first = self.check(after)
         self._duplicates = Duplicates(self._windows)
         if after >= first:
             self._look_back(after, first)
@@ -153,8 +164,8 @@ class Scan:
         self.subscriptions = self._log.last_of_subject(LOG, log_subject("subscription", "*"), after) if after else 0
         self._base_subscriptions = self.subscriptions
 
-    def _check(self, after: int) -> int:
-        """The log's first record, if it still holds what follows this one."""
+    def check(self, after: int) -> int:
+        """The log's first record; LogTrimmed if what follows this one is gone, LogReplaced if this one never was."""
         first, missing = check_place(self._log, after)
         if missing and not self._skip:
             raise LogTrimmed(after, first)
@@ -165,8 +176,12 @@ class Scan:
     def _look_back(self, after: int, first: int) -> None:
         """Remember what is less than W old at that place."""
         now = self._time_of(after)
-        for message in self._log.range(LOG, self._since(now - self._windows.lookback, first, after), after):
+        for message in self._log.range(LOG, self.known_from(after, first), after):
             self._duplicates.remember(message, now)
+
+    def known_from(self, after: int, first: int) -> int:
+        """The first record that must be known to go on after this one, of a log that begins with `first`."""
+        return self._since(self._time_of(after) - self._windows.lookback, first, after)
 
     def _since(self, moment: float, low: int, high: int) -> int:
         """A record from which on all are of that moment or later, but for a clock that was set back meanwhile."""
@@ -207,16 +222,7 @@ class Scan:
 
     def _read_on(self, limits: Limits, upto: int) -> None:
         rows = size = 0
-        for message in self._log.range(LOG, self._at + 1, upto):
-            if message.sequence > self._at + 1:
-                self._check(self._at)
-                self._at = message.sequence - 1
-                self._read_on(limits, upto)
-                return
-            seen = self._duplicates.apply(message)
-            if seen.changes_subscriptions:
-                self.subscriptions = message.sequence
-            self._at = message.sequence
+        for message, seen in self.walk(upto):
             arrival = self._duplicates.arrival
             self._kept.append(
                 Planned(message.sequence, seen.rows, arrival, seen.repeated, seen.late, self.subscriptions)
@@ -226,7 +232,23 @@ class Scan:
             if rows >= limits.rows or size >= limits.bytes or len(self._kept) >= MAX_KEPT:
                 return
         if not size and self._clock() - self._looked > LOOK_SECONDS:
-            self._check(self._at)
+            self.check(self._at)
+
+    def walk(self, upto: int) -> Iterator[tuple[Message, Seen]]:
+        """The records from here on, in order, and what they are; LogTrimmed where some are gone."""
+        while True:
+            for message in self._log.range(LOG, self._at + 1, upto):
+                if message.sequence > self._at + 1:
+                    break
+                seen = self._duplicates.apply(message)
+                if seen.changes_subscriptions:
+                    self.subscriptions = message.sequence
+                self._at = message.sequence
+                yield message, seen
+            else:
+                return
+            self.check(self._at)
+            self._at = message.sequence - 1
 
     def slices(self, after: int, upto: int, most: int) -> list[Slice]:
         """The partitions of a batch, at most so many, of about as many rows each."""

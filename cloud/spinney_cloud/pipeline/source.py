@@ -11,7 +11,7 @@
 | after | begin after this record: a number, earliest, latest | earliest |
 | upto | batch: the last record | latest |
 | max_rows, max_bytes | of a micro-batch | 200000, 64 MiB |
-| partitions | at most, of a batch | 2 |
+| partitions | at most, of a batch; as many as the cluster has cores | 2 |
 | give | publications; all: with dead letters; records: raw, of all kinds; matches: see matching.py | publications |
 | lake | for matches: the lake, where it is kept which subscriptions there are | |
 | lake_options | for matches: of the lake's object store, a JSON object | |
@@ -42,11 +42,13 @@ from pyspark.sql.types import StructType
 from ..log_errors import LogError
 from ..log_reader import Message
 from ..names import LOG
+from ..records import Record
 from .decode import ROWS, Decoder
 from .direct_get import DirectGet, LogServer, connection
 from .duplicates import DEFAULT_WINDOWS, Windows
-from .scan import DEFAULT_LIMITS, MAX_BYTES, MAX_ROWS, NO_END, Limits, Scan, Slice
+from .scan import DEFAULT_LIMITS, MAX_BYTES, MAX_ROWS, NO_END, Limits, LogTrimmed, Scan, Slice
 from .schema import FORMS, ddl
+from .spans import Span, spans
 from .subscriptions import Where
 
 NAME = "spinney"
@@ -143,13 +145,33 @@ class Reading(NamedTuple):
     """The rows that are duplicates."""
     late: Sequence[int]
     """The rows that are older than the newest of their source."""
+    record: Record | None = None
+    """What it says, where that is known."""
 
 
-def readings(log: DirectGet, part: Slice) -> Iterator[Reading]:
-    """The records of a slice, of all kinds; RecordsMissing if it is no more whole.
+def readings(log: DirectGet, part: Slice | Span) -> Iterator[Reading]:
+    """The records of a part of the log, of all kinds; RecordsMissing if it is no more whole.
 
     This is also where matching joins in without a hop: see matching.py.
     """
+    return _of_span(log, part) if isinstance(part, Span) else _of_slice(log, part)
+
+
+def _of_span(log: DirectGet, span: Span) -> Iterator[Reading]:
+    scan = Scan(log, span.windows, skip_trimmed=span.skip_trimmed)
+    try:
+        scan.seek(span.after)
+        for message, seen in scan.walk(span.upto):
+            yield Reading(message, scan.arrival, seen.repeated, seen.late, seen.record)
+        if scan.at < span.upto:
+            scan.check(scan.at)
+    except LogTrimmed as gone:
+        raise RecordsMissing(
+            f"records {gone.after + 1} to {gone.first - 1} were purged before they were read"
+        ) from gone
+
+
+def _of_slice(log: DirectGet, part: Slice) -> Iterator[Reading]:
     arrival, found = part.arrival, 0
     for message in log.range(LOG, part.after + 1, part.upto):
         arrival = max(arrival, message.time)
@@ -163,11 +185,11 @@ def readings(log: DirectGet, part: Slice) -> Iterator[Reading]:
         )
 
 
-def batches(log: DirectGet, part: Slice, give: str) -> Iterator[pa.RecordBatch]:
-    """A slice in Arrow batches."""
+def batches(log: DirectGet, part: Slice | Span, give: str) -> Iterator[pa.RecordBatch]:
+    """A part of the log in Arrow batches."""
     decoder = Decoder(give)
-    for message, arrival, repeated, _ in readings(log, part):
-        decoder.take(message.data, message.sequence, arrival, repeated)
+    for message, arrival, repeated, _, record in readings(log, part):
+        decoder.take(message.data, message.sequence, arrival, repeated, record)
         if decoder.rows >= ROWS:
             yield from decoder.give()
     yield from decoder.give()
@@ -215,8 +237,18 @@ class _Planner:
         return [InputPartition(part) for part in self.scan.slices(after, upto, self.options.partitions)]
 
     def all_partitions(self) -> list[InputPartition]:
-        """Of all that is to be read, planned piece by piece: the log may be longer than what is remembered of it."""
+        """Of all that is to be read."""
         after, upto = self.begin(), self.last()
+        options = self.options
+        if after < upto and options.give != "matches":
+            skip = options.skip_trimmed
+            found = spans(self._log, after, upto, options.partitions, options.windows, skip_trimmed=skip)
+            if found is not None:
+                return [InputPartition(span) for span in found]
+        return self._planned(after, upto)
+
+    def _planned(self, after: int, upto: int) -> list[InputPartition]:
+        """Planned piece by piece: the log may be longer than what is remembered of it."""
         found: list[InputPartition] = []
         while (end := self.scan.forward(after, Limits(NO_END, NO_END), upto=upto, all_kinds=True)) > after:
             found += self.partitions(after, end)
