@@ -11,7 +11,7 @@
 | after | begin after this record: a number, earliest, latest | earliest |
 | upto | batch: the last record | latest |
 | max_rows, max_bytes | of a micro-batch | 200000, 64 MiB |
-| partitions | at most, of a batch; as many as the cluster has cores | 2 |
+| partitions | at most, of a batch: a cluster has use for more | 2 |
 | give | publications; all: with dead letters; records: raw, of all kinds; matches: see matching.py | publications |
 | lake | for matches: the lake, where it is kept which subscriptions there are | |
 | lake_options | for matches: of the lake's object store, a JSON object | |
