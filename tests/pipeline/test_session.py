@@ -70,3 +70,9 @@ def test_a_worker_looks_for_garbage_in_what_its_later_tasks_make_only(monkeypatc
 def test_these_tests_have_the_heap_that_a_pipeline_is_promised_to_be_content_with(spark: SparkSession) -> None:
     java: Any = spark._jvm
     assert java.Runtime.getRuntime().maxMemory() <= 2**30
+
+
+def test_java_reads_arrow_batches_without_looking_twice(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    assert java.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED is False
+    assert java.org.apache.arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED is False
