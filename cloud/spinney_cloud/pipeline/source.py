@@ -195,10 +195,11 @@ def batches(log: DirectGet, part: Slice | Span, give: str) -> Iterator[pa.Record
     yield from decoder.give()
 
 
-def _read(options: Options, part: Slice) -> Iterator[pa.RecordBatch]:
+def _read(options: Options, part: Slice | Span) -> Iterator[pa.RecordBatch]:
     if options.give == "matches":
         from .matching import matches  # which reads by what is here
 
+        assert isinstance(part, Slice)
         return matches(options.where, part)
     return batches(connection(options.server), part, options.give)
 
@@ -237,7 +238,7 @@ class _Planner:
         return [InputPartition(part) for part in self.scan.slices(after, upto, self.options.partitions)]
 
     def all_partitions(self) -> list[InputPartition]:
-        """Of all that is to be read."""
+        """Of all that is to be read. Matching needs a plan: which readings are late only that says for sure."""
         after, upto = self.begin(), self.last()
         options = self.options
         if after < upto and options.give != "matches":
