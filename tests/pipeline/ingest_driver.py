@@ -20,7 +20,7 @@ from spinney_cloud.pipeline.maintenance import Policy
 from spinney_cloud.pipeline.matching_query import MatchingPlan
 from spinney_cloud.pipeline.running import Job, Run, Spark, open_session
 from spinney_cloud.pipeline.scan import Limits
-from spinney_cloud.pipeline.session import stop
+from spinney_cloud.pipeline.session import leave, stop
 from spinney_cloud.pipeline.subscriptions import Where
 from spinney_cloud.pipeline.windows import WindowPlan
 from spinney_cloud.pipeline.windows_part import WindowsPart
@@ -30,7 +30,7 @@ PLAN = WindowPlan((60, 900))
 LOOK_SECONDS = 0.02
 
 
-def main(url: str, folder: Path, rows: int, seconds: float) -> int:
+def main(url: str, folder: Path, rows: int, seconds: float) -> None:
     server, lake, limits = LogServer(url), str(folder / "lake"), Limits(rows)
     job = Job(
         lake,
@@ -55,12 +55,11 @@ def main(url: str, folder: Path, rows: int, seconds: float) -> int:
     run.stop()
     working.join()
     if failed or run.ingest is None or run.matching is None or run.windows is None or run.maintenance is None:
-        return 3
+        leave(3)
     run.windows.step()
     run.maintenance.round()
     print(run.ingest.status.sequence, run.matching.status.sequence, flush=True)
     stop(spark[0])
-    return 0
 
 
 def _run(run: Run, failed: list[str]) -> None:
@@ -85,4 +84,4 @@ if __name__ == "__main__":
         patch.object(matching_query, "SAVE_SECONDS", seconds),
         patch.object(ingest, "ADVANCE_SECONDS", seconds),
     ):
-        sys.exit(main(url, folder, rows, seconds))
+        main(url, folder, rows, seconds)

@@ -243,6 +243,20 @@ def test_a_second_ctrl_c_ends_it_at_once(nats: NatsServer) -> None:
         assert not left
 
 
+def test_where_java_is_killed_it_says_so_and_ends_at_once(nats: NatsServer) -> None:
+    """Who started it starts it again; nothing else that is under way in it has a say in how it ends."""
+    make_log(nats)
+    put(nats, city(6))
+    with process("--nats", nats.url, "--lake", "lake") as (started, said):
+        wait_until(lambda: "goes into the lake" in said.read_text(), "it begins", 120)
+        [java] = [each for each in psutil.Process(started.pid).children(recursive=True) if each.name() == "java"]
+        java.kill()
+        assert started.wait(60) == 1
+    assert said.read_text().splitlines()[-1] == (
+        "spinney pipeline: Spark's Java process is gone; its last words are above. Start again"
+    )
+
+
 # ---- spinney lake
 
 

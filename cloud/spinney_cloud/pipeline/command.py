@@ -23,11 +23,12 @@ from ..log_errors import LogError
 from ..service import read_run
 from ..settings import Log, Settings
 from .direct_get import LogServer
+from .ingest import JavaGoneError
 from .java import seek_java
 from .running import Job, job_of
 from .running_cluster import CLASSES, become
 from .running_loop import NAME, NEEDS_HELP, Pipeline
-from .session import is_local
+from .session import is_local, leave
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,8 @@ def main(arguments: list[str]) -> int:
         asyncio.run(_run(wanted))
     except (*NEEDS_HELP, LogError, OSError) as error:
         print(f"spinney pipeline: {error}", file=sys.stderr)
+        if isinstance(error, JavaGoneError):
+            leave(FAILED)
         return FAILED
     return 0
 

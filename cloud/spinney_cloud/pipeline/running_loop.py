@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -34,6 +33,7 @@ from .metrics import PipelineMetrics, Seen
 from .progress import Look, Progress, look_at_log, look_at_state
 from .running import Job, PlaceError, Run, Spark, job_of, open_session
 from .scan import LogReplaced, LogTrimmed
+from .session import leave
 from .session import stop as stop_session
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ async def serve(service: Service) -> None:
         await pipeline.run()
     except JavaGoneError as error:  # who started us starts us again
         logger.error("%s", error)
-        sys.exit(1)
+        leave(1)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -140,6 +142,15 @@ def _places(folder: Path) -> dict[str, str]:
     """Spark would write below the current directory."""
     scratch = os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
     return {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": scratch}
+
+
+def leave(code: int) -> NoReturn:
+    """End this process where Java is gone: what other threads have under way there comes back to a Python that is no
+    more, and aborts it."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def stop(spark: SparkSession) -> None:
