@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -44,6 +46,61 @@ def test_workers_are_forked_from_a_process_without_other_threads() -> None:
     assert out[0] == "1"
     assert "pyarrow" not in out
     assert set(workers.MODULES) <= set(out)
+
+
+WORKER = """
+import sys
+from pyspark.serializers import read_int
+from pyspark.util import handle_worker_exception
+from spinney_cloud.pipeline.source import LogSource
+
+def main(infile, outfile):  # as all of Spark's that plan
+    LogSource({})
+    try:
+        read_int(infile)
+    except EOFError as error:
+        handle_worker_exception(error, outfile)
+        sys.exit(-1)
+    raise ValueError("a fault")
+"""
+
+
+@pytest.mark.parametrize("daemon", workers.DAEMONS)
+@pytest.mark.parametrize(("sent", "said"), [(b"", False), (b"\0\0\0\1", True)], ids=["closed", "at fault"])
+def test_java_that_hangs_up_is_no_fault_to_be_shown(daemon: str, sent: bytes, said: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyspark_hanging.py").write_text(WORKER)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    settings = {
+        "PYTHONPATH": path,
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    words = [sys.executable, "-m", daemon, "pyspark_hanging"]
+    with (
+        TemporaryDirectory() as sockets,  # their names must be short
+        subprocess.Popen(
+            words,
+            env={**os.environ, **settings, "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as started,
+    ):
+        assert started.stdin
+        assert started.stdout
+        assert started.stderr
+        try:
+            place = started.stdout.read(int.from_bytes(started.stdout.read(4), "big"))
+            with socket.socket(socket.AF_UNIX) as java:
+                java.connect(place)
+                worker = psutil.Process(int.from_bytes(java.recv(4), "big"))
+                java.sendall(sent)
+            worker.wait(60)
+        finally:
+            started.stdin.close()  # which ends it
+        errors = started.stderr.read().decode()
+    assert ("ValueError: a fault" in errors) == said
+    assert ("Traceback" in errors) == said
 
 
 def test_spark_forks_its_workers_from_ours(spark: SparkSession) -> None:

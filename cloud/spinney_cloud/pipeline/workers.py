@@ -9,8 +9,11 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import sys
+import traceback
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 from pyspark import daemon
 
@@ -25,6 +28,9 @@ MODULES = (
     "pyspark.sql.datasource_internal",
     "pyspark.sql.streaming.stateful_processor_util",
 )
+
+DAEMONS = ("pyspark.daemon", "spinney_cloud.pipeline.workers")
+"""What Spark forks Python processes from: those that plan, and those that work."""
 
 
 def preload() -> None:
@@ -56,7 +62,25 @@ def keeping(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.sock
     return worked
 
 
+def hang_up_quietly() -> None:
+    """In Spark's Python processes: that Java has closed a socket is how it ends, and no fault to be shown.
+
+    By TCP, what Python says of it goes nowhere; over a Unix socket that fails, and Spark prints where in Python.
+    """
+    if getattr(sys.modules["__main__"].__spec__, "name", None) in DAEMONS:
+        traceback.print_exc = _print_exc
+
+
+def _print_exc(*arguments: Any, **options: Any) -> None:
+    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+        _shown(*arguments, **options)
+
+
+_shown = traceback.print_exc
+
+
 if __name__ == "__main__":
     preload()
+    hang_up_quietly()
     daemon.worker = keeping(daemon.worker)  # type: ignore[assignment]  # by position, as the manager calls it
     daemon.manager()
