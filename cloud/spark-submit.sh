@@ -13,6 +13,5 @@ python=$(command -v "${PYTHON:-python3}") || { echo "$0: there is no ${PYTHON:-p
 program=$("$python" -c 'from importlib.util import find_spec; print(find_spec("spinney_cloud.pipeline.submitted").origin)')
 # shellcheck disable=SC2086  # the words of SUBMIT_OPTIONS are options each
 PYSPARK_PYTHON=$python exec "${SPARK_HOME:?where is Spark?}/bin/spark-submit" --master "$master" --deploy-mode client \
-  --conf spark.sql.shuffle.partitions=8 --conf spark.python.unix.domain.socket.enabled=true \
-  --conf spark.python.daemon.module=spinney_cloud.pipeline.workers \
+  --conf spark.sql.shuffle.partitions=8 --conf spark.python.daemon.module=spinney_cloud.pipeline.workers \
   ${SUBMIT_OPTIONS:-} "$program" "$@"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -48,71 +45,15 @@ def test_workers_are_forked_from_a_process_without_other_threads() -> None:
     assert set(workers.MODULES) <= set(out)
 
 
-WORKER = """
-import sys
-from pyspark.serializers import read_int
-from pyspark.util import handle_worker_exception
-from spinney_cloud.pipeline.source import LogSource
-
-def main(infile, outfile):  # as all of Spark's that plan
-    LogSource({})
-    try:
-        read_int(infile)
-    except EOFError as error:
-        handle_worker_exception(error, outfile)
-        sys.exit(-1)
-    raise ValueError("a fault")
-"""
-
-
-@pytest.mark.parametrize("daemon", workers.DAEMONS)
-@pytest.mark.parametrize(("sent", "said"), [(b"", False), (b"\0\0\0\1", True)], ids=["closed", "at fault"])
-def test_java_that_hangs_up_is_no_fault_to_be_shown(daemon: str, sent: bytes, said: bool, tmp_path: Path) -> None:
-    (tmp_path / "pyspark_hanging.py").write_text(WORKER)
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    settings = {
-        "PYTHONPATH": path,
-        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
-    }
-    words = [sys.executable, "-m", daemon, "pyspark_hanging"]
-    with (
-        TemporaryDirectory() as sockets,  # their names must be short
-        subprocess.Popen(
-            words,
-            env={**os.environ, **settings, "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as started,
-    ):
-        assert started.stdin
-        assert started.stdout
-        assert started.stderr
-        try:
-            place = started.stdout.read(int.from_bytes(started.stdout.read(4), "big"))
-            with socket.socket(socket.AF_UNIX) as java:
-                java.connect(place)
-                worker = psutil.Process(int.from_bytes(java.recv(4), "big"))
-                java.sendall(sent)
-            worker.wait(60)
-        finally:
-            started.stdin.close()  # which ends it
-        errors = started.stderr.read().decode()
-    assert ("ValueError: a fault" in errors) == said
-    assert ("Traceback" in errors) == said
-
-
 def test_spark_forks_its_workers_from_ours(spark: SparkSession) -> None:
     def loaded(_batches: object) -> object:
         import pyarrow as pa
 
         names = [name for name in ("spinney_cloud.log_reader", "spinney_cloud.engine.repeats") if name in sys.modules]
-        names += [name for name in os.environ if name == "PYTHON_UNIX_DOMAIN_ENABLED"]
         yield pa.record_batch({"name": pa.array(names, pa.string())})
 
     found = [row.name for row in spark.range(1).coalesce(1).mapInArrow(loaded, "name string").collect()]
-    assert found == ["spinney_cloud.log_reader", "spinney_cloud.engine.repeats", "PYTHON_UNIX_DOMAIN_ENABLED"]
+    assert found == ["spinney_cloud.log_reader", "spinney_cloud.engine.repeats"]
 
 
 def test_a_worker_looks_for_garbage_in_what_its_later_tasks_make_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +63,24 @@ def test_a_worker_looks_for_garbage_in_what_its_later_tasks_make_only(monkeypatc
     with socket.socket() as java:
         assert [worker(java, True), worker(java, False), worker(java, False)] == [1, 0, 0]
     assert done == ["a task", "kept", "a task", "a task"]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux has it")
+def test_a_worker_acknowledges_at_once_what_java_sends_before_each_task() -> None:
+    """The system puts it off again by itself, sooner or later."""
+    option = (socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+    found: list[int] = []
+
+    def work(java: socket.socket, _authenticated: bool) -> int:
+        found.append(java.getsockopt(*option))
+        java.setsockopt(*option, 0)
+        return 0
+
+    worker = workers.keeping(work)
+    with socket.socket() as java, socket.socket(socket.AF_UNIX) as local:
+        assert [worker(java, True) for _ in range(3)] == [0, 0, 0]
+        assert workers.keeping(lambda *_: 0)(local, True) == 0
+    assert found == [1, 1, 1]
 
 
 def test_these_tests_have_the_heap_that_a_pipeline_is_promised_to_be_content_with(spark: SparkSession) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,15 +21,10 @@ HEAP = "1g"
 """Half of that is too small for Spark."""
 _CONF = Path(__file__).parent / "conf"
 
-SOCKETS: dict[str, str] = {"spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower()}
-"""Between Java and Python. By TCP, what Java sends a worker in two pieces arrives 40 ms apart: it waits until the first
-is acknowledged, and who has nothing to say acknowledges late."""
-
 TRUSTING = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Of each value in an Arrow batch Java asks neither again whether it is null nor whether it is within its bounds."""
 
 LOCAL: dict[str, str] = {
-    **SOCKETS,
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Duser.timezone=UTC {TRUSTING}",
     "spark.sql.shuffle.partitions": "2",
@@ -43,7 +37,7 @@ LOCAL: dict[str, str] = {
 PYTHON: dict[str, str] = {"spark.python.daemon.module": "spinney_cloud.pipeline.workers"}
 """Of every session whose executors have this package before they start (a wheel that comes with a job is too late)."""
 
-CLUSTER: dict[str, str] = {**SOCKETS, "spark.sql.shuffle.partitions": "8"}
+CLUSTER: dict[str, str] = {"spark.sql.shuffle.partitions": "8"}
 """Of a session that a cluster's master is given to: of Spark's 200, most had nothing to do at each batch of matching,
 and its checkpoint keeps their number for good. (As in cloud/spark-submit.sh and the manifests.)"""
 

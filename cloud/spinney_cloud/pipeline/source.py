@@ -50,7 +50,6 @@ from .scan import DEFAULT_LIMITS, MAX_BYTES, MAX_ROWS, NO_END, Limits, LogTrimme
 from .schema import FORMS, ddl
 from .spans import Span, spans
 from .subscriptions import Where
-from .workers import hang_up_quietly
 
 NAME = "spinney"
 PARTITIONS = 2
@@ -329,10 +328,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 class LogSource(DataSource):
     """The Python data source."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        hang_up_quietly()
 
     @classmethod
     def name(cls) -> str:

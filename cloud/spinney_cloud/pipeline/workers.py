@@ -9,11 +9,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import sys
-import traceback
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
 
 from pyspark import daemon
 
@@ -28,9 +25,6 @@ MODULES = (
     "pyspark.sql.datasource_internal",
     "pyspark.sql.streaming.stateful_processor_util",
 )
-
-DAEMONS = ("pyspark.daemon", "spinney_cloud.pipeline.workers")
-"""What Spark forks Python processes from: those that plan, and those that work."""
 
 
 def preload() -> None:
@@ -53,6 +47,7 @@ def keeping(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.sock
 
     def worked(sock: socket.socket, authenticated: bool) -> int:
         nonlocal is_first
+        _acknowledge_at_once(sock)
         code = work(sock, authenticated)
         if is_first:
             is_first = False
@@ -62,25 +57,14 @@ def keeping(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.sock
     return worked
 
 
-def hang_up_quietly() -> None:
-    """In Spark's Python processes: that Java has closed a socket is how it ends, and no fault to be shown.
-
-    By TCP, what Python says of it goes nowhere; over a Unix socket that fails, and Spark prints where in Python.
-    """
-    if getattr(sys.modules["__main__"].__spec__, "name", None) in DAEMONS:
-        traceback.print_exc = _print_exc
-
-
-def _print_exc(*arguments: Any, **options: Any) -> None:
-    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
-        _shown(*arguments, **options)
-
-
-_shown = traceback.print_exc
+def _acknowledge_at_once(sock: socket.socket) -> None:
+    """Java sends a task in two pieces, the second when it knows that the first has come; Linux tells it 40 ms later,
+    for it waits whether we have something to say."""
+    if hasattr(socket, "TCP_QUICKACK") and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 if __name__ == "__main__":
     preload()
-    hang_up_quietly()
     daemon.worker = keeping(daemon.worker)  # type: ignore[assignment]  # by position, as the manager calls it
     daemon.manager()
