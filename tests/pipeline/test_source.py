@@ -71,9 +71,12 @@ def read_slices(nats: NatsServer, source: LogStreamReader, start: dict[str, int]
         return [
             id
             for part in source.partitions(start, end)
-            for batch in batches(log, pickle.loads(pickle.dumps(part)).value, "publications")
-            for id in batch["id"].to_pylist()
+            for id in read_part(log, pickle.loads(pickle.dumps(part)).value)
         ]
+
+
+def read_part(log: DirectGet, part: Slice | Span) -> list[str]:
+    return [id for batch in batches(log, part, "publications") for id in batch["id"].to_pylist()]
 
 
 def walk(nats: NatsServer, source: LogStreamReader, start: dict[str, int]) -> list[tuple[dict[str, int], list[str]]]:
@@ -228,7 +231,7 @@ def test_a_log_longer_than_what_is_remembered_is_planned_in_pieces(
     with direct(nats) as log:
         parts = [part.value for part in LogBatchReader(options).partitions()]
         assert [(part.after, part.upto) for part in parts] == [(0, 7), (7, 14), (14, 21), (21, 26)]
-        found = [id for part in parts for batch in batches(log, part, "publications") for id in batch["id"].to_pylist()]
+        found = [id for part in parts for id in read_part(log, part)]
     assert found == expected_ids(messages(nats))
     streamed = walk(nats, reader(nats), {"seq": 0, "subs": 0})
     assert [end["seq"] for end, _ in streamed] == [7, 14, 21, 26]
@@ -249,16 +252,12 @@ def test_tasks_of_a_batch_find_out_by_themselves_what_are_duplicates(
     assert [type(part) for part in parts] == [Span] * 3
     assert [parts[0].after, *(part.upto for part in parts)] == [2, *(part.after for part in parts[1:]), 63]
     with direct(nats) as log:
-        found = [read_span(log, part) for part in parts]
+        found = [read_part(log, part) for part in parts]
         planned = [slice_ for part in parts for slice_ in Scan(log, parts[0].windows).slices(part.after, part.upto, 1)]
-        assert found == [read_span(log, slice_) for slice_ in planned]
+        assert found == [read_part(log, slice_) for slice_ in planned]
     before, whole = (expected_ids(messages(nats, 1, last), (window, window)) for last in (2, 63))
     assert [id for ids in found for id in ids] == whole[len(before) :]
     assert (len(set(whole)) < len(whole)) == (window < 1.0)
-
-
-def read_span(log: DirectGet, part: Slice | Span) -> list[str]:
-    return [id for batch in batches(log, part, "publications") for id in batch["id"].to_pylist()]
 
 
 def test_a_short_log_is_read_by_one_task_and_an_empty_one_by_none(nats: NatsServer) -> None:
@@ -372,7 +371,7 @@ def test_records_that_go_before_a_batch_is_read_are_missed(nats: NatsServer, gon
         with pytest.raises(RecordsMissing, match=f"records {said} were purged before they were read"):
             list(batches(log, part.value, "publications"))
         skipping = part.value._replace(skip_trimmed=True)
-        assert read_span(log, skipping) == expected_ids(messages(nats))
+        assert read_part(log, skipping) == expected_ids(messages(nats))
     with pytest.raises(LogTrimmed, match=f"records {said} were purged unread"):
         LogBatchReader(options._replace(after=0)).partitions()
     left = [part.value[:2] for part in LogBatchReader(options._replace(after=0, skip_trimmed=True)).partitions()]

@@ -20,7 +20,7 @@ SIZES = (0, 1, 300, 15_000, CHUNK - 60, CHUNK, 2 * CHUNK + 7)
 
 
 @contextmanager
-def served(pieces: Sequence[bytes], greeting: bytes = GREETING, answer: bytes = b"PONG\r\n") -> Iterator[str]:
+def served(pieces: Sequence[bytes], answer: bytes = b"PONG\r\n") -> Iterator[str]:
     """A server that sends these pieces, one by one, to who has logged in, and then closes; its URL."""
     heard: list[bytes] = []
     with socket.create_server((HOST, 0)) as listening:
@@ -29,7 +29,7 @@ def served(pieces: Sequence[bytes], greeting: bytes = GREETING, answer: bytes = 
             connection, _ = listening.accept()
             with connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.sendall(greeting)
+                connection.sendall(GREETING)
                 while not b"".join(heard).endswith(b"PING\r\n"):
                     heard.append(connection.recv(4096))
                 connection.sendall(answer)

@@ -175,13 +175,14 @@ class Scan:
 
     def _look_back(self, after: int, first: int) -> None:
         """Remember what is less than W old at that place."""
-        now = self._time_of(after)
-        for message in self._log.range(LOG, self.known_from(after, first), after):
+        now, since = self.known_from(after, first)
+        for message in self._log.range(LOG, since, after):
             self._duplicates.remember(message, now)
 
-    def known_from(self, after: int, first: int) -> int:
-        """The first record that must be known to go on after this one, of a log that begins with `first`."""
-        return self._since(self._time_of(after) - self._windows.lookback, first, after)
+    def known_from(self, after: int, first: int) -> tuple[float, int]:
+        """The time of a record, and which must be known from on to go on after it; `first`: the log's."""
+        now = self._time_of(after)
+        return now, self._since(now - self._windows.lookback, first, after)
 
     def _since(self, moment: float, low: int, high: int) -> int:
         """A record from which on all are of that moment or later, but for a clock that was set back meanwhile."""

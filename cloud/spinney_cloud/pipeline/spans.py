@@ -42,7 +42,8 @@ def spans(
     after = max(after, first - 1)
     bounds = log.bounds(LOG)
     size = (upto - after) * bounds.bytes // max(bounds.messages, 1)
-    past = Past(after - first + 1, upto - scan.known_from(upto, first))
+    _, since = scan.known_from(upto, first)
+    past = Past(after - first + 1, upto - since)
     ends = _ends(upto - after, max(1, min(most, size // MIN_BYTES)), past)
     return None if ends is None else [Span(after + one, after + other, windows, skip_trimmed) for one, other in ends]
 
