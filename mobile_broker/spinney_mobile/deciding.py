@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spinney import Forest, Label, Mark, OwnerFilter, PublicationId
-from spinney.forest import FilterList
+from spinney import FilterList, Label, Mark, OwnerFilter, PublicationId
 from spinney.subscription import StateSubscription
 
 from .active import ActiveFilter
@@ -40,15 +39,15 @@ class Decision:
 class Decider:
     """Pure: no clock, no disk. What must survive a restart is in `changes`, to be stored with the publication."""
 
-    def __init__(self, client: str, kept: Mapping[str, bytes] | None = None, wanted: FilterList | None = None) -> None:
+    def __init__(self, client: str, kept: Mapping[str, bytes] | None = None) -> None:
         self.matched: dict[Digest, int] = {}
         """How often each filter decided that a publication goes up."""
         self.strays = 0
         """Marks of filters that are not active any more."""
         self._client = client
         self._filters: dict[Digest, ActiveFilter] = {}
-        self._wanted = Forest() if wanted is None else wanted
-        """Content and top-k feeds."""
+        self._wanted = FilterList()
+        """Content and top-k feeds: the roots of the cloud's forest, so that a forest of them would be flat."""
         self._of_states = FilterList()
         """Feeds of state filters, for sources that nobody owns."""
         self._states: dict[Digest, OwnerFilter] = {}
@@ -233,12 +232,6 @@ class Decider:
         """What has changed since it was asked last, by key; None for what is to be forgotten."""
         changes, self._changes = self._changes, {}
         return changes
-
-    def is_root(self, digest: Digest) -> bool:
-        """Whether nothing that decides on sending stands above it."""
-        if isinstance(self._wanted, Forest) and digest in self._wanted:
-            return self._wanted.parent(digest) is None
-        return True
 
 
 def _put(filters: FilterList, one: ActiveFilter, before: ActiveFilter | None) -> None:

@@ -109,7 +109,6 @@ def _filter(broker: Broker, one: ActiveFilter, on_motes: int) -> FilterStatus:
         text=one.text,
         matched=broker.decider.matched[one.digest],
         on_motes=on_motes,
-        root=broker.decider.is_root(one.digest),
     )
 
 

@@ -62,8 +62,6 @@ class FilterStatus:
     text: str
     matched: int
     on_motes: int
-    root: bool
-    """Whether the forest decides by it, or something above it does."""
 
 
 @dataclass(slots=True)

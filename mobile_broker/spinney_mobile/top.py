@@ -175,14 +175,13 @@ def source_row(source: Mapping[str, Any], now: float) -> tuple[str, ...]:
 
 
 def filters(status: Mapping[str, Any]) -> list[str]:
-    """What is wanted here: roots of the forest first, what they cover below them."""
+    """What is wanted here, the filter that matched most first."""
     if not status["filters"]:
         return ["[dim]Nobody has asked for anything that can be heard here.[/]"]
     lines = []
-    for each in sorted(status["filters"], key=lambda each: (not each["root"], -each["matched"])):
+    for each in sorted(status["filters"], key=lambda each: -each["matched"]):
         on_motes = f"  [green]on {each['on_motes']} motes[/]" if each["on_motes"] else ""
-        branch = "" if each["root"] else "  └ "
-        lines.append(f"{branch}{each['matched']:>8,}  [dim]{each['kind']}[/]  {escape(each['text'])}{on_motes}")
+        lines.append(f"{each['matched']:>8,}  [dim]{each['kind']}[/]  {escape(each['text'])}{on_motes}")
     return lines
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from spinney.forest import FilterList, Forest
 from spinney_tools.bench import command, forest, json_door, machine, main, matching
 from spinney_tools.bench.table import ReadmeError, Table, number, update_readme
 from spinney_tools.workloads import programs, targets
@@ -174,16 +178,33 @@ def test_the_json_door_and_missing_attributes_are_measured(data: str, capsys: py
 
 
 @pytest.mark.usefixtures("hasty")
-def test_the_forest_is_measured_next_to_the_list(
+def test_the_forest_is_measured_next_to_lists_with_and_without_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("<!-- bench:forest --><!-- /bench:forest -->")
     monkeypatch.setattr(command, "_README", readme)
     assert main(["forest", "--update-readme", "--strict"]) == 0
-    header = "| filters | roots | forest us | list us | times faster | at most us |  ok |"
-    assert header in capsys.readouterr().out
-    assert header in readme.read_text()
+    out = capsys.readouterr().out
+    assert "us a reading" in out
+    assert out.strip() in readme.read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line.startswith("| 60 ")]
+    assert [row[1].split()[-1] for row in rows] == ["list", "roots", "list", "forest"] * 2
+    assert all(float(row[2]) > 0 for row in rows)
+
+
+@given(st.randoms())
+def test_all_structures_of_the_forests_bench_find_a_match_for_the_same_readings(rng: random.Random) -> None:
+    conditions = forest.similar_filters(30, rng.randrange(1000)) + forest.selective_filters(30, rng.randrange(1000))
+    structures: list[forest.Structure] = [forest.PlainList(), FilterList(), Forest()]
+    for place, condition in enumerate(conditions):
+        for each in structures:
+            each.add(str(place), condition)
+    for gone in rng.sample(range(len(conditions)), 20):
+        for each in structures:
+            each.remove(str(gone))
+    for reading in forest.similar_readings(50, rng.randrange(1000)):
+        assert len({each.first_match(reading) is None for each in structures}) == 1
 
 
 def test_an_unknown_bench_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:

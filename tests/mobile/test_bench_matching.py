@@ -15,4 +15,4 @@ def test_every_size_has_a_row_and_a_whole_sample_its_time(monkeypatch: pytest.Mo
     text = mobile_matching.table(found).markdown()
     assert [row.split("|")[1].strip() for row in text.splitlines()[-2:]] == ["10", "50"]
     assert found.taking_us > 0
-    assert all(one.forest_us > 0 and one.all_states_us > one.states_us for one in found.sizes)
+    assert all(one.list_us > 0 and one.indexed_us > 0 and one.all_states_us > one.states_us for one in found.sizes)

@@ -9,7 +9,7 @@ from deciding_kit import active, ours
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinney import Evaluator, FilterList, Forest, Label, Mark, OwnerFilter, PublicationId
+from spinney import Evaluator, Label, Mark, OwnerFilter, PublicationId
 from spinney.subscription import DeadBand, StateSubscription
 from spinney_mobile.deciding import NOBODY, Decider, Decision
 from spinney_mobile.leases import Lease
@@ -42,20 +42,14 @@ class Deciding:
 # ---- content and top-k
 
 
-@pytest.mark.parametrize("wanted", [Forest, FilterList])
-def test_a_reading_goes_up_if_any_feed_wants_it_and_the_first_is_enough_r4(wanted: Any) -> None:
-    decider = Decider("pi", wanted=wanted())
+def test_a_reading_goes_up_if_any_feed_wants_it_and_the_first_is_enough_r4() -> None:
+    decider = Decider("pi")
     world = Deciding(active("wide", "NO2 > 10"), active("narrow", "NO2 > 40"), decider=decider)
     assert world.decide(NO2=5.0) == Decision(False)
     found = world.decide(NO2=50.0)
     assert found.send
     assert found.why in ("wide", "narrow")
     assert sum(decider.matched.values()) == 1
-
-
-def test_in_the_forest_only_roots_decide() -> None:
-    decider = Deciding(active("wide", "NO2 > 10"), active("narrow", "NO2 > 40")).decider
-    assert (decider.is_root("wide"), decider.is_root("narrow")) == (True, False)
 
 
 def test_a_filter_in_another_form_takes_the_place_of_the_one_before() -> None:

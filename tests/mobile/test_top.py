@@ -168,11 +168,10 @@ def test_the_head_says_what_was_dropped() -> None:
 
 
 def test_a_filter_that_motes_evaluate_says_on_how_many() -> None:
-    roots = (FilterStatus("a", "state", "x", 3, 1, True), FilterStatus("b", "state", "y", 5, 0, False))
-    above, below = filters(picture(filters=list(roots)).to_json())
-    assert above.endswith("x  [green]on 1 motes[/]")
-    assert below.startswith("  └ ")
-    assert below.endswith("y")
+    active = [FilterStatus("a", "state", "x", 3, 1), FilterStatus("b", "state", "y", 5, 0)]
+    most, other = filters(picture(filters=active).to_json())
+    assert most.endswith("y")
+    assert other.endswith("x  [green]on 1 motes[/]")
 
 
 def test_without_a_cloud_the_head_says_so_and_nothing_of_sending() -> None:

@@ -72,7 +72,7 @@ def picture(**more: Any) -> Status:
                 },
             ),
         ],
-        "filters": [FilterStatus("ab", "state", "WHEN NO2 > 40 UNTIL NO2 <= 30", 3, 1, True)],
+        "filters": [FilterStatus("ab", "state", "WHEN NO2 > 40 UNTIL NO2 <= 30", 3, 1)],
         "uplink": UplinkStatus(True, 5, None, NOW - 60, "mqtt://cloud:1883"),
         "outbox": OutboxStatus(3, 420, NOW - 5, 0, 1 << 26),
         "counts": {"sampled": 1000, "sent": 100, "spared": 900, "bytes_spared": 90_000},
