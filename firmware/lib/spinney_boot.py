@@ -204,7 +204,7 @@ def traceback_text(error: BaseException) -> str:
     """The end of a traceback, where it says what went wrong."""
     out = io.StringIO()
     if hasattr(sys, "print_exception"):
-        sys.print_exception(error, out)  # pyright: ignore[reportArgumentType]  # the stubs know no StringIO as a file
+        sys.print_exception(error, out)  # pyright: ignore[reportArgumentType, reportCallIssue]  # stubs: StringIO
     else:
         import traceback
 

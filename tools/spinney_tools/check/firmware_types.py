@@ -1,4 +1,7 @@
-"""Types of the firmware, by pyright with MicroPython's own stubs: what CPython has and a board has not is an error."""
+"""Types of the firmware, by pyright with MicroPython's stubs: what CPython has and a board has not is an error.
+
+Each board's family is checked with the oldest and the newest MicroPython that firmware/README.md promises.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,50 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from spinney_tools import cache
 from spinney_tools.check.step import Place, StepFailed, StepSkipped
 
-STUBS = ("micropython-esp32-stubs==1.29.0.post1", "micropython-stdlib-stubs==1.29.0.post2")
-"""Their own folder, for beside CPython's packages they would hide modules of other code."""
+
+class Stubs(NamedTuple):
+    """What one firmware has, as packages."""
+
+    firmware: str
+    packages: tuple[str, str]
+
+
+_STDLIB_OLDEST: Final = "micropython-stdlib-stubs==1.24.1.post2"
+_STDLIB_NEWEST: Final = "micropython-stdlib-stubs==1.29.0.post2"
+STUBS: Final = (
+    Stubs("esp32-1.24", ("micropython-esp32-stubs==1.24.1.post2", _STDLIB_OLDEST)),
+    Stubs("picow-1.24", ("micropython-rp2-rpi_pico_w-stubs==1.24.1.post2", _STDLIB_OLDEST)),
+    Stubs("esp32-1.29", ("micropython-esp32-stubs==1.29.0.post1", _STDLIB_NEWEST)),
+    Stubs("picow-1.29", ("micropython-rp2-rpi_pico_w-stubs==1.29.0.post1", _STDLIB_NEWEST)),
+)
+"""Each in a folder of its own, for beside CPython's packages they would hide modules of other code."""
 INSTALL_SECONDS = 180
 _OFFLINE = {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1", "PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT": "1"}
 
 
 def firmware_types(place: Place) -> str:
-    """Checks everything under firmware/; the stubs are installed into the user's cache once."""
-    stubs = installed_stubs()
-    folder = place.folder("firmware-types")
+    """Checks everything under firmware/ with each set of stubs; they are installed into the user's cache once."""
+    counts, errors = set(), []
+    for stubs in STUBS:
+        try:
+            counts.add(checked(stubs, place))
+        except StepFailed as failed:
+            errors.append(f"with {' and '.join(stubs.packages)}:\n{failed}")
+    if errors:
+        raise StepFailed("\n".join(errors))
+    return f"{max(counts)} files with {', '.join(stubs.firmware for stubs in STUBS)}"
+
+
+def checked(stubs: Stubs, place: Place) -> int:
+    """How many files have no error with these stubs; StepFailed with all errors."""
+    folder = place.folder(f"firmware-types-{stubs.firmware}")
     project = folder / "pyrightconfig.json"
-    project.write_text(json.dumps(settings(place.top / "firmware", stubs, folder)), encoding="utf-8")
+    project.write_text(json.dumps(settings(place.top / "firmware", installed(stubs), folder)), encoding="utf-8")
     words: list[str | Path] = [sys.executable, "-m", "pyright", "--project", project, "--outputjson"]
     return judge(pyright(words, place))
 
@@ -45,19 +76,21 @@ def settings(firmware: Path, stubs: Path, project: Path) -> dict[str, object]:
     }
 
 
-def installed_stubs() -> Path:
+def installed(stubs: Stubs) -> Path:
     """The folder of the stubs; StepSkipped, or StepFailed where CI=true, if they cannot be had."""
-    folder = cache.folder("micropython-stubs-" + STUBS[0].rpartition("=")[2])
+    folder = cache.folder("-".join(["stubs", *(package.replace("==", "-") for package in stubs.packages)]))
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", scratch, *STUBS]
+            words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", scratch]
             try:
-                done = subprocess.run(words, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+                done = subprocess.run(
+                    [*words, *stubs.packages], capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+                )
             except subprocess.TimeoutExpired:
                 raise missing(f"pip took longer than {INSTALL_SECONDS} s to install MicroPython's stubs") from None
             if done.returncode:
-                raise missing(f"pip cannot install {' '.join(STUBS)}: {done.stderr.strip()[-300:]}")
+                raise missing(f"pip cannot install {' '.join(stubs.packages)}: {done.stderr.strip()[-300:]}")
             keep(Path(scratch), folder)
     return folder
 
@@ -94,8 +127,8 @@ def pyright(words: list[str | Path], place: Place) -> str:
     return done.stdout
 
 
-def judge(report: str) -> str:
-    """How many files were without an error; StepFailed with all errors."""
+def judge(report: str) -> int:
+    """How many files were looked at; StepFailed with all errors."""
     found = json.loads(report)
     errors = [one for one in found["generalDiagnostics"] if one["severity"] == "error"]
     if errors:
@@ -107,4 +140,4 @@ def judge(report: str) -> str:
     files = found["summary"]["filesAnalyzed"]
     if not files:
         raise StepFailed("no file of the firmware was looked at")
-    return f"{files} files"
+    return int(files)
