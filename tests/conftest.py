@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -34,6 +35,9 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 settings.register_profile("soak", settings.get_profile("default"), max_examples=5000, derandomize=False)
 settings.load_profile(os.environ.get("SPINNEY_HYPOTHESIS", "default"))
 
+_state = tempfile.TemporaryDirectory(prefix="spinney-state-")
+"""What programs keep between their runs: not in the folder of whoever runs the tests."""
+os.environ["SPINNEY_STATE"] = _state.name
 _seconds: Counter[str] = Counter()
 _tests: Counter[str] = Counter()
 

@@ -12,7 +12,7 @@ What is done is written down at once (delivery_progress), so that a process kill
 comes back, only what was not acknowledged: at most `settings.delivery.in_flight` messages, with the same ids.
 
 Asks: `status` with {"tenant", "owner", "sid"} answers {"ok", "queued", "delivered", "dropped", "dead",
-"last_delivered", "last_failure"}.
+"last_delivered", "last_failure"}; `sessions` with {"client" or null, "after", "limit"} answers {"ok", "sessions"}.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from .note_payload import encode_notes
 from .notes import NotesError, decode
 from .positions import Position
 from .service import Service
+from .session_expiry import SessionExpiry
 from .subscriber_queue import Bounds, DropReason, Item, Key, SubscriberQueues
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class Delivery:
             max_in_flight=bounds.in_flight,
             max_payload_bytes=settings.nats.max_payload - PACKET_ROOM,
         )
+        self.expiry = SessionExpiry(service, nats_log, self.client)
         self.sender = Sender(
             self.client,
             self.queues,
@@ -133,7 +135,9 @@ class Delivery:
         await self.client.start()
         if self.backlog.topics:
             await self.client.subscribe(self.backlog.topics, 0)
-        for work in (self._watch_subscriptions(newest), self.sender.watch(), self._keep_position(), self.backlog.run()):
+        for work in (self._watch_subscriptions(newest), self.sender.watch(), self._keep_position()):
+            self._begin(work)
+        for work in (self.backlog.run(), self.expiry.run()):
             self._begin(work)
         await self._look_at_ages()
         await self._read_open(resumed)
@@ -363,13 +367,18 @@ class Delivery:
         async def health(_: bytes) -> bytes:
             return orjson.dumps(self._service.health())
 
-        for what, handler in (("metrics", metrics), ("health", health), ("status", self._tell_status)):
+        handlers = {"metrics": metrics, "health": health, "status": self._tell_status, "sessions": self._tell_sessions}
+        for what, handler in handlers.items():
             await self._log.answer(self._service.name, what, handler)
 
     async def _tell_status(self, question: bytes) -> bytes:
         item = orjson.loads(question)
         key: Key = (item["tenant"], item["owner"], item["sid"])
         return orjson.dumps({"ok": True, "queued": self.queues.waiting(key), **self.status.peek(key).to_json()})
+
+    async def _tell_sessions(self, question: bytes) -> bytes:
+        item = orjson.loads(question)
+        return orjson.dumps({"ok": True, "sessions": self.expiry.list(item["client"], item["after"], item["limit"])})
 
     @property
     def lag_seconds(self) -> float:
@@ -408,6 +417,7 @@ class Delivery:
         status.watch_counter("resent", "Messages sent again in a new connection", lambda: self.client.resent)
         status.watch_gauge("server_backlog", "Messages that our MQTT server keeps", lambda: self.backlog.messages)
         status.watch_counter("server_dropped", "Messages that it dropped at its bound", lambda: self.backlog.dropped)
+        status.watch_counter("sessions_expired", "Sessions ended for being away", lambda: self.expiry.expired)
 
 
 def _letter(item: Item, why: str, attempts: int, now: float) -> dict[str, Any]:

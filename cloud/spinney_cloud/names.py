@@ -100,7 +100,9 @@ ACTIVATIONS = "spinney_activations"
 """Bucket: `<tenant>.<client>` -> the activation that a mobile broker was sent last."""
 READERS = "spinney_readers"
 """Bucket: a reader's name -> how far it has read (see positions)."""
-BUCKETS = (SUBSCRIPTIONS, ANNOUNCEMENTS, ACTIVATIONS, READERS)
+SESSIONS = "spinney_sessions"
+"""Bucket: nats-server's short name for a subscriber's session -> since when it is away (see session_expiry)."""
+BUCKETS = (SUBSCRIPTIONS, ANNOUNCEMENTS, ACTIVATIONS, READERS, SESSIONS)
 
 SLOTS = 1024
 """Matching is partitioned by slot; one matcher owns them all for now."""

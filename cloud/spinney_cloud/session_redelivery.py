@@ -31,7 +31,7 @@ async def hurry(connection: Connection, filters: Collection[str]) -> int:
     try:
         waiting = [
             each
-            for each in await _consumers(connection)
+            for each in await consumers(connection)
             if each["num_ack_pending"] and each["config"].get("filter_subject") in subjects
         ]
         for each in waiting:
@@ -46,7 +46,8 @@ async def hurry(connection: Connection, filters: Collection[str]) -> int:
     return sum(each["num_ack_pending"] for each in waiting)
 
 
-async def _consumers(connection: Connection) -> list[dict[str, Any]]:
+async def consumers(connection: Connection) -> list[dict[str, Any]]:
+    """Those of nats-server's MQTT sessions: one for each filter at QoS 1."""
     found: list[dict[str, Any]] = []
     for _ in range(MAX_PAGES):
         page = await connection.api(f"CONSUMER.LIST.{STREAM}", {"offset": len(found)})

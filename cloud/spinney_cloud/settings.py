@@ -209,6 +209,8 @@ class Delivery(Section):
     """Of the notifications that wait for one subscriber."""
     queue_age: Seconds = 24 * 3600.0
     """Of the oldest that waits."""
+    session_expiry: Seconds = 24 * 3600.0
+    """On nats-server a subscriber's session that nobody has used for so long is ended. Other servers: see README."""
     in_flight: Count = 1_000
     """Notifications sent and not yet acknowledged, over all subscribers."""
     attempts: Count = 10

@@ -29,6 +29,7 @@ COLUMNS = {
     "sources": (),
     "brokers": (),
     "activations": (),
+    "sessions": ("client", "connected", "away_since", "waiting", "ended", "lost"),
 }
 """What a table shows of each; all there is where nothing is said."""
 
@@ -61,7 +62,7 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spinney ls",
-        description="List subscriptions, announced sources or mobile brokers of a cloud.",
+        description="List subscriptions, announced sources, mobile brokers or subscribers' sessions of a cloud.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -34,7 +34,8 @@ examples:
   spinney sub --user ana --password-file ana.txt --keep --session desk 'smog: PM10 > 150'
 
 A subscription is text, or JSON with options: {"text": "NO2 > 40", "max_per": "10/min"}; `id: ` in front names it.
-When this ends, so do its subscriptions, unless --keep; with --session what then comes waits for the next start.
+What comes while the link is down waits at the server. When this ends, so do its subscriptions, unless --keep; then
+what comes waits for the next start, with --session under that name.
 
 exit codes: 0 ended by Ctrl-C or --count, 2 something was wrong
 """
@@ -61,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print each notification as a JSON object")
     parser.add_argument("--count", type=int, metavar="N", help="end after so many notifications")
     parser.add_argument("--keep", action="store_true", help="leave the subscriptions in the cloud at the end")
-    parser.add_argument("--session", metavar="NAME", help="have the server keep what comes while this is away")
+    parser.add_argument(
+        "--session", metavar="NAME", help="use this session, which stays, instead of one that ends with the command"
+    )
     add_access(parser)
     return parser
 
@@ -82,6 +85,8 @@ class _Run:
             ca=options.ca,
             certificate=certificate(options),
             session=options.session,
+            keep_session=options.keep or options.session is not None,
+            program=" ".join(["spinney sub", *sorted(options.subscription)]),
             on_connection=_say_connection,
         )
         self._handles: list[Handle] = []
@@ -94,6 +99,7 @@ class _Run:
         try:
             self._subscriber.connect(CONNECT_SECONDS)
             self._subscribe()
+            say(self._subscriber.session)
             self._print()
         except KeyboardInterrupt:
             pass
@@ -156,7 +162,9 @@ class _Run:
 
 
 def _say_connection(up: bool, reason: str) -> None:
-    if not up and reason != "closed":
+    if up and reason:
+        say(reason)
+    elif not up and reason != "closed":
         say(f"the link is lost ({reason}); connecting again")
 
 

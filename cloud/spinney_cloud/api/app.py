@@ -13,6 +13,7 @@ from . import (
     routes_notifications,
     routes_operations,
     routes_publications,
+    routes_sessions,
     routes_subscriptions,
 )
 from .bodies import BodyLimit
@@ -39,7 +40,14 @@ def make_app(api: Api) -> FastAPI:
     )
     app.state.api = api
     install(app)
-    for module in (routes_publications, routes_notifications, routes_subscriptions, routes_explain, routes_discovery):
+    for module in (
+        routes_publications,
+        routes_notifications,
+        routes_subscriptions,
+        routes_sessions,
+        routes_explain,
+        routes_discovery,
+    ):
         app.include_router(module.router, responses=problems(401, 403, 503))
     app.include_router(routes_operations.versioned, responses=problems(401, 403, 503))
     app.include_router(routes_operations.router)

@@ -249,6 +249,24 @@ class Activations(Page):
     activations: list[Activation]
 
 
+class Session(BaseModel):
+    """What the MQTT server keeps for a subscriber."""
+
+    key: str = Field(description="The server's short name for it")
+    client: str
+    connected: bool
+    away_since: float | None = Field(description="Epoch seconds; null while it is connected")
+    waiting: int = Field(description="Notifications without their acknowledgement")
+    ended: float | None = Field(description="When it was ended, for it had not been used for delivery.session_expiry")
+    lost: int = Field(description="Notifications that waited then, of which the client has not been told yet")
+
+
+class Sessions(Page):
+    """Subscribers' sessions."""
+
+    sessions: list[Session]
+
+
 # ---- Operators
 
 

@@ -13,7 +13,29 @@ from .address import Access
 from .dialogue import ANSWER_SECONDS, MAX_EVENTS, Dialogue, Member
 from .errors import ConnectionRefused, ServerUnreachable
 from .handover import Handover
-from .link import Event, Link
+from .link import Event, Link, Lost, Opened, Refused
+
+END_SECONDS = 2.0
+"""For the server to end a session."""
+
+
+def end_session(access: Access, client_id: str) -> bool:
+    """Have the server forget a session, by opening it once more as a clean one; whether it has."""
+    events: Handover[Event] = Handover(MAX_EVENTS)
+    link = Link(access, client_id, clean=True, events=events)
+    try:
+        link.open()
+    except OSError:
+        return False
+    end = time.monotonic() + END_SECONDS
+    try:
+        while (left := end - time.monotonic()) > 0:
+            event = events.take(left)
+            if isinstance(event, Opened | Refused | Lost):
+                return isinstance(event, Opened)
+        return False
+    finally:
+        link.close()
 
 
 class Connection(Dialogue):

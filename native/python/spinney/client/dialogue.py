@@ -72,6 +72,8 @@ class Dialogue:
         self.access = access
         self.connects = 0
         """How often the link came up."""
+        self.session_present = False
+        """Whether the server knew our session when the link came up last."""
         self._member = member
         self._at_most_once = at_most_once
         self._closing = False
@@ -120,6 +122,7 @@ class Dialogue:
                 self._lose(reason)
 
     def _opened(self, link: Link, session_present: bool) -> None:
+        self.session_present = session_present
         if session_present and self._heard:
             self._begin()
         else:

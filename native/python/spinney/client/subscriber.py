@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -20,13 +20,14 @@ from ..errors import SyntaxError
 from ..subscription import Subscription
 from .address import Access, Server, is_name
 from .callbacks import Caller
-from .connection import Connection
+from .connection import Connection, end_session
 from .errors import Closed, RequestRefused, TimedOut
 from .handle import Handle
 from .link import Arrived
 from .mailbox import MAX_WAITING, Delivery, Item, Mailbox, Seen, WhenBehind
 from .notification import Notification
 from .notification import read as read_told
+from .session import choose, fingerprint, running_program
 
 MAX_UNCLAIMED: Final = 10_000
 UNCLAIMED_SECONDS: Final = 10.0
@@ -35,6 +36,8 @@ MAX_ENDED: Final = 1_000
 """Subscriptions that were ended here, and whose last notifications are no surprise."""
 RESEND_SECONDS: Final = 5.0
 """After so long without an answer a request is made again."""
+TOUCH_SECONDS: Final = 60.0
+"""Between the moments that a program's session file says the link was up."""
 
 _log = logging.getLogger("spinney.client")
 
@@ -47,6 +50,10 @@ class Counts:
     unreadable: int = 0
     unclaimed: int = 0
     """For subscriptions that this program has no use for."""
+    sessions_lost: int = 0
+    """How often the server had forgotten the session when the link came up again, and what had waited in it."""
+    lost: int = 0
+    """Notifications that waited in a session when it expired, as far as the cloud says."""
 
 
 @dataclass(slots=True)
@@ -76,9 +83,10 @@ class Subscriber:
     ...     for notification in ana.subscribe("NO2 > 40"):
     ...         print(notification.publication)
 
-    With a `session`, what comes while the program is away or its link is down waits at the server for the next
-    connection under the same name and session; without one, it is lost. The session's name is the key to what
-    waits: choose one that others do not guess.
+    What comes while the program is away or its link is down waits at the server, in a session that is kept for this
+    program: its random name is in the user's state folder, by user, server and the path of the script. A second copy
+    that runs beside it gets a session which ends with it. The cloud ends a session that nobody has used for a day
+    (its setting `delivery.session_expiry`).
     """
 
     def __init__(
@@ -89,7 +97,10 @@ class Subscriber:
         password: str | None = None,
         ca: Path | None = None,
         certificate: tuple[Path, Path] | None = None,
-        session: str | None = None,
+        session: str | bool | None = None,
+        keep_session: bool = True,
+        program: str | None = None,
+        state: Path | None = None,
         max_waiting: int = MAX_WAITING,
         when_behind: WhenBehind = "wait",
         on_notification: Callable[[Notification], object] | None = None,
@@ -97,6 +108,11 @@ class Subscriber:
     ) -> None:
         """The client's name is its user's. `ca` is trusted instead of the system's certificates, `certificate` is the
         client's own with its key. `on_notification` gets what no handle of this program is for.
+
+        `session` names another session than the program's own: choose a name that others do not guess, it is the key
+        to what waits. With False there is none, and what comes while the link is down is lost. With `keep_session`
+        False the session ends with `close`. `program` is what a session is kept for instead of the script's path;
+        `state` is the folder for what programs keep (default: SPINNEY_STATE, else ~/.local/state/spinney).
 
         `max_waiting` notifications wait for each handle; beyond them the server does (and with it all handles of
         this subscriber), or the oldest are dropped and counted, as `when_behind` says.
@@ -119,11 +135,16 @@ class Subscriber:
         self._caller: Caller | None = None
         self.counts = Counts()
         self.topics: Sequence[str] = (self._access.topic("reply"), self._access.topic("note", "+"))
-        client_id = f"{name}-{session}" if session else f"{name}-sub-{secrets.token_hex(6)}"
+        self._session = choose(
+            self._access, session, keep=keep_session, program=program or running_program(), state=state
+        )
         # nats-server 2.15 may hold back, for its ack_wait, what comes at once on two QoS 1 filters of one session; a
         # reply that is lost is asked for again
         replies = (self.topics[0],)
-        self._connection = Connection(self._access, client_id, clean=session is None, member=self, at_most_once=replies)
+        self._connection = Connection(
+            self._access, self._session.client_id, clean=self._session.clean, member=self, at_most_once=replies
+        )
+        self._touch_due = 0.0
 
     # ---- the link
 
@@ -142,6 +163,11 @@ class Subscriber:
         return self._connection.up
 
     @property
+    def session(self) -> str:
+        """What the server keeps while the link is down, in words."""
+        return str(self._session)
+
+    @property
     def repeated(self) -> int:
         """Notifications that came more than once, and were given out once."""
         return self._seen.repeated
@@ -152,11 +178,11 @@ class Subscriber:
         return self._calls.dropped + sum(mailbox.dropped for mailbox in self._mailboxes.values())
 
     def disconnect(self) -> None:
-        """End the link; the subscriptions stay, and with a session so does what comes for them meanwhile."""
+        """End the link; the subscriptions stay, and unless there is no session so does what comes meanwhile."""
         self._connection.close()
 
     def close(self) -> None:
-        """End it, without unsubscribing. What nobody has read comes again in the next session, if there is one."""
+        """End it, without unsubscribing. What nobody has read comes again when the session is taken up again."""
         with self._changed:
             if self._closed:
                 return
@@ -168,6 +194,12 @@ class Subscriber:
         for mailbox in self._mailboxes.values():
             mailbox.close(discard=True)
         self._connection.close()
+        self._end_session()
+
+    def _end_session(self) -> None:
+        if self._session.ends and self._connection.connects and not end_session(self._access, self._session.client_id):
+            _log.warning("the server could not be told that this session is over; it ends when it expires")
+        self._session.release()
 
     def __enter__(self) -> Self:
         try:
@@ -281,10 +313,20 @@ class Subscriber:
         with self._changed:
             for request in self._requests.values():
                 request.sent_at = None
-        self._tell_connection(True, "")
+        self._touch_due = time.monotonic() + TOUCH_SECONDS
+        since = self._session.opened(self._connection.session_present)
+        if since is None:
+            self._tell_connection(True, "")
+            return
+        self.counts.sessions_lost += 1
+        when = datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")
+        reason = f"the server has ended the session: what came since {when} and was not taken is lost"
+        _log.warning("%s: %s", self._access.server, reason)
+        self._tell_connection(True, reason)
 
     def lost(self, reason: str) -> None:
         """The link is down."""
+        self._session.touch()
         self._tell_connection(False, reason)
 
     def acked(self, mid: int) -> None:
@@ -299,6 +341,10 @@ class Subscriber:
                     self._connection.publish(self._access.topic("sub", request.sid), request.payload)
                     request.sent_at = now
                 due.append(request.sent_at + RESEND_SECONDS)
+        if now >= self._touch_due:
+            self._session.touch()
+            self._touch_due = now + TOUCH_SECONDS
+        due.append(self._touch_due)
         self._claim(now)
         if self._unclaimed:
             due.append(self._unclaimed[0].until)
@@ -322,6 +368,11 @@ class Subscriber:
     def _answer(self, reply: Any) -> None:
         if not isinstance(reply, dict):
             raise ValueError("not an object")
+        expired = reply.get("session_expired")
+        if isinstance(expired, dict) and expired.get("session") == fingerprint(self._session.client_id):
+            self.counts.lost += int(expired.get("lost", 0))
+            _log.warning("%d notifications were lost when the session expired", expired.get("lost", 0))
+            return
         with self._changed:
             request = self._requests.get(str(reply.get("sid")))
             if request is not None and request.is_answered_by(reply):
