@@ -137,8 +137,9 @@ class Delivery:
             await self.client.subscribe(self.backlog.topics, 0)
         for work in (self._watch_subscriptions(newest), self.sender.watch(), self._keep_position()):
             self._begin(work)
-        for work in (self.backlog.run(), self.expiry.run()):
-            self._begin(work)
+        self._begin(self.backlog.run())
+        if self._service.endpoints.mqtt_kind == "nats":
+            self._begin(self.expiry.run())
         await self._look_at_ages()
         await self._read_open(resumed)
         for reading in (self._read(), self._watch_ages()):

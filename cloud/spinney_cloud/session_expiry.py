@@ -111,9 +111,7 @@ class SessionExpiry:
         return self._log.bucket(SESSIONS)
 
     async def run(self) -> None:
-        """Look now and then, until cancelled; not where the MQTT server is another one."""
-        if self._service.endpoints.mqtt_kind != "nats":
-            return
+        """Look now and then, until cancelled; for nats-server only."""
         said, loaded = "", False
         while True:
             try:
