@@ -123,8 +123,11 @@ class Coordinator:
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self.subscriptions.settled()
+                await self.brokers.keep_reports()
         except TimeoutError:
             log.warning("%d changes are left for the next start", self.subscriptions.under_way)
+        except LogError as error:
+            log.warning("the reliability of sources is not written: %s", error)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -100,7 +100,9 @@ ACTIVATIONS = "spinney_activations"
 """Bucket: `<tenant>.<client>` -> the activation that a mobile broker was sent last."""
 READERS = "spinney_readers"
 """Bucket: a reader's name -> how far it has read (see positions)."""
-BUCKETS = (SUBSCRIPTIONS, ANNOUNCEMENTS, ACTIVATIONS, READERS)
+RELIABILITIES = "spinney_reliabilities"
+"""Bucket: `<tenant>.<shard>` -> how reliable sources have been (see source_report_store)."""
+BUCKETS = (SUBSCRIPTIONS, ANNOUNCEMENTS, ACTIVATIONS, READERS, RELIABILITIES)
 
 SLOTS = 1024
 """Matching is partitioned by slot; one matcher owns them all for now."""
