@@ -1,7 +1,8 @@
 """Just enough sources: which of those that could serve a subscription do, so that each H3 cell has some.
 
-    "density": {"per_cell": 3, "cell": 8, "every": "5m"}
+    "density": {"per_cell": 3, "cell": 8, "every": "5m", "at_most": "1/5m"}
 
+`at_most` stands beside it or, with `cell`, alone, and limits what is delivered from each cell (see cell_limits).
 What has been chosen stays chosen while it serves. One that has failed (see source_reports) is passed over until it is
 heard again; where there would be too few without, it is asked all the same.
 """
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from spinney.subscription_text import duration_seconds
+
+from .rates import read_rate
 
 MAX_PER_CELL: Final = 1_000
 FINEST_CELL: Final = 15
@@ -42,10 +45,29 @@ class Density:
     every_seconds: float
 
 
-def read_density(item: Any) -> Density:
-    """From the option's value."""
-    if not isinstance(item, dict) or set(item) != {"per_cell", "cell", "every"}:
-        raise DensityError('expected {"per_cell": 3, "cell": 8, "every": "5m"}')
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """So many notifications of a subscription from each cell in each period."""
+
+    cell: int
+    """The resolution of the H3 cells."""
+    count: int
+    seconds: float
+
+
+EXPECTED: Final = 'expected {"per_cell": 3, "cell": 8, "every": "5m"}, {"cell": 8, "at_most": "1/5m"}, or all four'
+_CHOOSING: Final = frozenset({"per_cell", "every"})
+
+
+def read_density(item: Any) -> Density | None:
+    """From the option's value; None if it asks for all sources, and only limits what they are heard of."""
+    if not isinstance(item, dict) or not {"cell"} < item.keys() <= {"cell", "at_most", *_CHOOSING}:
+        raise DensityError(EXPECTED)
+    read_at_most(item)
+    if _CHOOSING.isdisjoint(item):
+        return None
+    if not item.keys() >= _CHOOSING:
+        raise DensityError(EXPECTED)
     per_cell = _whole(item["per_cell"], "per_cell", 1, MAX_PER_CELL)
     cell = _whole(item["cell"], "cell", 0, FINEST_CELL)
     try:
@@ -56,6 +78,20 @@ def read_density(item: Any) -> Density:
     if not MIN_EVERY_SECONDS <= seconds <= MAX_EVERY_SECONDS:
         raise DensityError(f"every: from {MIN_EVERY_SECONDS:.0f} s to {MAX_EVERY_SECONDS:.0f} s")
     return Density(per_cell, cell, seconds)
+
+
+def read_at_most(item: Any) -> AtMost | None:
+    """From the same value; None if it has no such member."""
+    if not isinstance(item, dict) or "at_most" not in item:
+        return None
+    cell = _whole(item.get("cell"), "cell", 0, FINEST_CELL)
+    try:
+        rate = read_rate(item["at_most"])
+    except ValueError as error:
+        raise DensityError(f"at_most: {error}") from None
+    if rate.seconds < MIN_EVERY_SECONDS:
+        raise DensityError(f"at_most: a period is at least {MIN_EVERY_SECONDS:.0f} s")
+    return AtMost(cell, rate.count, rate.seconds)
 
 
 def _whole(value: Any, name: str, least: int, most: int) -> int:
