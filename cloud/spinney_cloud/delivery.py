@@ -29,7 +29,7 @@ from typing import Any, Final
 import orjson
 from prometheus_client import generate_latest
 
-from .cell_limits import position_of
+from .cell_limits import Key, position_of
 from .delivery_options import DEFAULT, OptionError, read_options
 from .delivery_progress import Journal, Progress, Resumed
 from .delivery_sender import Flight, Sender
@@ -47,7 +47,7 @@ from .notes import NotesError, decode
 from .passed_file import PassedFile
 from .positions import Position
 from .service import Service
-from .subscriber_queue import Bounds, DropReason, Item, Key, SubscriberQueues
+from .subscriber_queue import Bounds, DropReason, Item, SubscriberQueues
 
 log = logging.getLogger(__name__)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from random import Random
 from typing import Any
 
 import pytest
+from coordinator_kit import Kit, until_so
+from servers import NatsServer
 
 from spinney.source_health import SILENCE_EDGES, SourceHealth, decode
 from spinney_cloud.announced_health import ToldHealth, by_source
@@ -172,6 +175,39 @@ def test_what_is_told_within_a_session_is_true_of_the_announcement_it_belongs_to
     assert {source: world.health(source).silent_seconds for source in ("m1", "m2", "m3")} == dict.fromkeys(
         ("m1", "m2", "m3"), 0.0
     )
+
+
+def test_the_coordinator_asks_for_it_and_knows_it(nats: NatsServer) -> None:
+    async def scenario() -> None:
+        async with Kit(nats) as kit:
+            world = World()
+            world.hear("m1", "m2", battery=0.8)
+            world.read(200)
+            world.presence.announce(world.announcer.announce(), world.now)
+
+            async def say() -> dict[str, Any]:
+                said = world.presence.next(world.now)
+                assert said is not None
+                item: dict[str, Any] = json.loads(said)
+                return item
+
+            answer = await kit.announce("b1", await say())
+            world.presence.replied(answer)
+            told = await say()
+            assert told == {"session": world.presence.session, "health": "xx"}
+            await kit.request("b1", "ann", told)
+            world.now += 700.0
+            world.hear("m2")
+            told = await say()
+            await kit.request("b1", "ann", told)
+
+            async def is_known() -> bool:
+                shown = (await kit.ask("sources"))["sources"]
+                return [(one["battery"], one["silent"]) for one in shown] == [(0.8, 600.0), (0.8, 0.0)]
+
+            await until_so(is_known, "what was told of both sources")
+
+    asyncio.run(scenario())
 
 
 def test_after_a_restart_nothing_is_said_of_what_was_not_heard_since() -> None:
