@@ -386,13 +386,13 @@ class Activations:
         }
 
     def choices(self, digest: str, sources: Iterable[str]) -> list[dict[str, Any]]:
-        """Why these were chosen."""
-        dense = self._dense.get(digest)
+        """Why these were chosen, and how reliable each is by now."""
+        dense, now = self._dense.get(digest), self._clock()
         found: list[dict[str, Any]] = []
-        for choices in dense.choices.values() if dense else ():
-            found += [
-                {"source": source, **choices[source]._asdict()} for source in sorted(sources) if source in choices
-            ]
+        for density, choices in dense.choices.items() if dense else ():
+            for source in sorted(choices.keys() & set(sources)):
+                reliability = self.reports.share(source, density.every_seconds, now)
+                found.append({"source": source, **choices[source]._asdict(), "reliability": reliability})
         return found
 
 

@@ -246,6 +246,8 @@ class Broker:
         if info.source in self.announcer:
             abilities = {**info.abilities, **self.locating.abilities}
             self.announcer.describe(info.source, self.telling.told(info.source, abilities), self._steady())
+            if info.battery is not None:
+                self.announcer.set_battery(info.source, info.battery)
 
     def may_use(self, source: str) -> bool:
         """Whether to connect to a source: it is ours; or, without the cloud, nobody else's as far as we know."""

@@ -349,7 +349,9 @@ def test_a_source_that_was_due_and_is_silent_gives_way_and_a_restart_forgets_not
             await kit.start()
             await kit.announce("b3", said("m3", place=PLACE, health=code(700)))
             await until_so(lambda: choices(kit), "a choice after the restart")
-            assert (await choices(kit))["m2"] == ("b2", 1.0)  # that the others are silent is known still
+            assert (await choices(kit))["m2"] == ("b2", 1.0)
+            silent = {one["name"]: one["silent"] for one in (await kit.ask("sources"))["sources"]}
+            assert silent == {"m1": 600.0, "m2": 0.0, "m3": 600.0}  # what was told is known still
             await kit.request("b1", "ann", {"session": "s1", "health": code(0)})
             await kit.request("b2", "ann", {"session": "s1", "health": {"m2": code(700)}})
 
