@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spinney.geodesy import distance
+from spinney.source_health import without_silence
 
 from .announcements import Announcement, Away, Over, Source
 
@@ -106,10 +107,11 @@ class Announcements:
 
 
 def _with_health(before: Announcement | None, said: Announcement) -> Announcement:
-    """What was told of sources holds until something else is, within a session."""
+    """What was told of sources holds until something else is, within a session; that one was silent, no longer."""
     if said.health is not None or before is None or before.health is None or before.session != said.session:
         return said
-    return replace(said, health={source: code for source, code in before.health.items() if source in said.sources})
+    kept = {source: without_silence(code) for source, code in before.health.items() if source in said.sources}
+    return replace(said, health=kept)
 
 
 def _distance(announcement: Announcement, source: Source, near: tuple[float, float] | None) -> float | None:

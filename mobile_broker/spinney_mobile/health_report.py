@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from spinney.source_health import encode
+from spinney.source_health import encode, without_silence
 
 MEMBER: Final = "health"
 SHARE: Final = 0.02
@@ -57,10 +57,10 @@ class HealthReport:
         if self.due is None:
             return announcement
         codes = self._codes_of(sources)
-        if codes == self._told and not is_heartbeat:
-            return announcement
         member = b',"%b":"%b"}' % (MEMBER.encode(), "".join(codes.values()).encode())
-        if not codes or not self._spend(len(member) - 1):
+        is_needed = is_heartbeat or codes != self._told or any(code != without_silence(code) for code in codes.values())
+        if not codes or not is_needed or not self._spend(len(member) - 1):
+            self._told = {source: without_silence(code) for source, code in self._told.items()}
             return announcement
         self._told = codes
         return announcement[:-1] + member

@@ -375,9 +375,12 @@ def test_health_of_an_announcement_that_is_not_current_is_ignored(nats: NatsServ
             assert refused["error"]["path"] == "health"
             [shown] = (await kit.ask("sources"))["sources"]
             assert (shown["name"], shown["silent"], shown["battery"]) == ("m1", 0.0, 1.0)
-            # Nothing new is said of it: what was said holds within the session.
-            await kit.announce("b1", said("m1", place=PLACE))
-            assert (await kit.ask("sources"))["sources"][0]["silent"] == 0.0
+            # Nothing new is said of it: what was said holds within the session, silences until then only.
+            for told, left in ((code(0), 0.0), (code(700), None)):
+                await kit.request("b1", "ann", {"session": "s1", "health": told})
+                await kit.announce("b1", said("m1", place=PLACE))
+                [shown] = (await kit.ask("sources"))["sources"]
+                assert (shown["silent"], shown["battery"]) == (left, 1.0)
             await kit.announce("b1", said("m1", session="s2", place=PLACE))
             assert (await kit.ask("sources"))["sources"][0]["silent"] is None
 

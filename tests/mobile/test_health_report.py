@@ -11,7 +11,7 @@ import pytest
 from coordinator_kit import Kit, until_so
 from servers import NatsServer
 
-from spinney.source_health import SILENCE_EDGES, SourceHealth, decode
+from spinney.source_health import SILENCE_EDGES, SourceHealth, decode, without_silence
 from spinney_cloud.announced_health import ToldHealth, by_source
 from spinney_cloud.announcements import MEMBERS, Announcement, read_announcement
 from spinney_mobile.announcing import GATHER_SECONDS, Announcer
@@ -87,6 +87,8 @@ class World:
         if found.health is not None:
             self.health_bytes += len(said) - len(_json({k: v for k, v in item.items() if k != "health"}))
             self.cloud = dict(found.health)
+        else:
+            self.cloud = {source: without_silence(code) for source, code in self.cloud.items()}
         self.announcer.departed(self.now)
         assert self.presence.replied({**self._answer, "session": self.presence.session}) is not None
 
@@ -208,6 +210,19 @@ def test_the_coordinator_asks_for_it_and_knows_it(nats: NatsServer) -> None:
             await until_so(is_known, "what was told of both sources")
 
     asyncio.run(scenario())
+
+
+def test_no_silence_is_believed_for_longer_than_a_heartbeat_if_there_is_no_room_to_say_that_it_is_over() -> None:
+    world = World()
+    hours(world, ["m1", "m2"], 0.5, readings=20)
+    hours(world, ["m2"], 0.15)
+    assert world.health("m1").silent_seconds == SILENCE_EDGES[0]
+    world.report.bytes = 10**9  # spent
+    hours(world, ["m1", "m2"], VALIDITY_SECONDS / 3600)
+    assert world.health("m1") == SourceHealth(0.8, None)
+    world.report.bytes = 0
+    hours(world, ["m1", "m2"], 0.1)
+    assert world.health("m1") == SourceHealth(0.8, 0.0)
 
 
 def test_after_a_restart_nothing_is_said_of_what_was_not_heard_since() -> None:

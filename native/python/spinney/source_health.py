@@ -1,7 +1,8 @@
 """A source's battery and silence in one character, as an announcement has them: `health` is a string with one character
 for each of its `sources`, in their order, or an object {source: character} of those that have changed.
 
-The character is one of the 64 of base64url: battery bucket * 8 + silence bucket. Bucket 0 of either means unknown.
+An announcement without it leaves what was told before in the same session, but for silences: those are told again, or
+are over. The character is one of the 64 of base64url: battery bucket * 8 + silence bucket. Bucket 0 means unknown.
 """
 
 from __future__ import annotations
@@ -59,6 +60,12 @@ def decode(code: str) -> SourceHealth:
     if at < 0:
         raise ValueError(f"expected one character of base64url, found {code!r:.20}")
     return _HEALTHS[at]
+
+
+def without_silence(code: str) -> str:
+    """The same character, but that it tells of no silence: what an announcement that tells nothing leaves of it."""
+    battery, silence = divmod(_CODES.index(code), _SILENCES_SHIFT)
+    return code if silence <= HEARD_LATELY else encode(battery, 0)
 
 
 _HEALTHS: Final = tuple(SourceHealth(battery, silence) for battery in BATTERIES for silence in SILENCES)
