@@ -225,6 +225,20 @@ def test_no_silence_is_believed_for_longer_than_a_heartbeat_if_there_is_no_room_
     assert world.health("m1") == SourceHealth(0.8, 0.0)
 
 
+def test_a_silence_that_goes_on_is_told_again_after_an_announcement_without_room_for_it() -> None:
+    world = World()
+    others = [f"n{number}" for number in range(40)]
+    hours(world, ["m1", *others], 0.5, readings=20)
+    hours(world, others, 6 / 60, readings=20)
+    assert world.health("m1").silent_seconds == SILENCE_EDGES[0]
+    spent, world.report.bytes = world.report.bytes, 10**9
+    hours(world, [*others, "m2"], 1 / 60)
+    assert world.health("m1") == SourceHealth(0.8, None)
+    world.report.bytes = spent
+    hours(world, [*others, "m2"], 1 / 60)
+    assert world.health("m1").silent_seconds == SILENCE_EDGES[0]
+
+
 def test_after_a_restart_nothing_is_said_of_what_was_not_heard_since() -> None:
     world = World()
     world.hear("m1", "m2")
