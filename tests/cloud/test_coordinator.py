@@ -339,6 +339,8 @@ def test_a_source_that_was_due_and_is_silent_gives_way_and_a_restart_forgets_not
             await until(lambda: kit.active("b1"))
             await kit.request("b1", "ann", {"session": "s1", "health": {"m1": code(700)}})
             await until(lambda: kit.active("b2") and not kit.active("b1"))
+            metrics = (await kit.log.ask("coordinator", "metrics", b"")).decode()
+            assert "spinney_coordinator_sources_failed 1.0" in metrics
 
             async def is_kept() -> bool:
                 kept = await kit.kept(names.RELIABILITIES)
