@@ -10,8 +10,9 @@ active.
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final
@@ -26,7 +27,8 @@ from spinney.subscription import StateSubscription, Subscription
 
 from .announcements import Announcement
 from .broker_knowledge import BrokerKnowledge, Group
-from .density import Candidate, Choice, Density, Reliability, choose
+from .density import Candidate, Choice, Density, choose
+from .source_reports import SourceReports
 from .subscriptions import Kind, StoredSubscription
 from .wanted_index import Wanted, WantedIndex
 
@@ -144,7 +146,6 @@ class _Dense:
         self.candidates: dict[str, frozenset[str]] = {}
         """By broker."""
         self.choices: dict[Density, dict[str, Choice]] = {}
-        self.reliabilities: dict[Density, Reliability] = {}
 
     def chosen(self) -> frozenset[str]:
         """For any of the densities."""
@@ -154,8 +155,9 @@ class _Dense:
 class Activations:
     """One tenant's. Changes are marked; `work` does what follows from them, bit by bit."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.index = WantedIndex()
+        self.reports = SourceReports()
         self.brokers: dict[str, BrokerActivation] = {}
         self.evaluations = 0
         self.failures = 0
@@ -169,6 +171,7 @@ class Activations:
         self._dense: dict[str, _Dense] = {}
         self._to_choose: dict[str, None] = {}
         self._restored: dict[str, set[str]] = {}
+        self._clock = clock
 
     # ---- What happens ------------------------------------------------------------------------------------------
 
@@ -186,9 +189,8 @@ class Activations:
         knowledge = knowledge or BrokerKnowledge(announcement)
         if broker is None:
             broker = self.brokers[client] = BrokerActivation(announcement, knowledge)
-        else:
-            broker.announcement = announcement
-            broker.knowledge = knowledge
+        broker.knowledge = knowledge
+        self.told_health(announcement)
         pending = self._pending.setdefault(client, {})
         pending.update(dict.fromkeys(self._touched(broker, broker.knowledge.changed_since(before))))
 
@@ -205,9 +207,23 @@ class Activations:
             if changed is None or needs is None or digest in self._dense or not changed.isdisjoint(needs.names):
                 yield digest
 
-    def end(self, client: str) -> None:
-        """A broker's announcement is over."""
+    def told_health(self, announcement: Announcement) -> bool:
+        """A broker has told something new of its sources' batteries and silences; whether there is work."""
+        client = announcement.client
+        self.brokers[client].announcement = announcement
+        if announcement.away is None:
+            sources = {source: announcement.health_of(source) for source in announcement.sources}
+            self.reports.told(client, sources, self._clock())
+        else:
+            self.reports.ended(client, self._clock())
+        concerned = [digest for digest, dense in self._dense.items() if dense.candidates.get(client)]
+        self._to_choose.update(dict.fromkeys(concerned))
+        return bool(concerned)
+
+    def end(self, client: str, *, was_due: bool = False) -> None:
+        """A broker's announcement is over; `was_due`: without a word."""
         self.brokers.pop(client, None)
+        self.reports.ended(client, self._clock(), was_due=was_due)
         self._pending.pop(client, None)
         self._changed.discard(client)
         for digest, dense in self._dense.items():
@@ -226,7 +242,7 @@ class Activations:
         """Whether anything is marked."""
         return bool(self._digests or self._pending or self._to_choose or self._changed)
 
-    def work(self, now: float) -> Iterator[str | None]:
+    def work(self) -> Iterator[str | None]:
         """Does all that is marked. Gives way with None after each step, and names each broker that is to be told."""
         while self._digests or self._pending or self._to_choose:
             if self._digests:
@@ -238,7 +254,7 @@ class Activations:
             else:
                 digest = next(iter(self._to_choose))
                 del self._to_choose[digest]
-                self._choose(digest, now)
+                self._choose(digest)
             yield None
             if not self._digests:
                 yield from self._ready()
@@ -315,20 +331,17 @@ class Activations:
         self._to_choose[digest] = None
         return dense.chosen() & candidates
 
-    def _choose(self, digest: str, now: float) -> None:
+    def _choose(self, digest: str) -> None:
         wanted, dense = self.index.get(digest), self._dense.get(digest)
         if wanted is None or dense is None or not wanted.is_dense:
             return
         before = dense.chosen()
         current = before | self._restored.pop(digest, set())
-        densities = sorted(set(wanted.densities.values()), key=repr)
-        dense.reliabilities = {one: dense.reliabilities.get(one) or Reliability(one.every_seconds) for one in densities}
+        now = self._clock()
         dense.choices = {}
-        for density, reliability in dense.reliabilities.items():
-            candidates = list(self._candidates(dense, density, reliability, now))
-            dense.choices[density] = choose(candidates, current, density.per_cell)
-            reliability.watch(dense.choices[density], now)
-            reliability.forget({one.source for one in candidates})
+        for density in sorted(set(wanted.densities.values()), key=repr):
+            self.reports.watch(density.every_seconds, now)
+            dense.choices[density] = choose(self._candidates(dense, density, now), current, density.per_cell)
         moved = before ^ dense.chosen()
         if moved:
             for client, sources in dense.candidates.items():
@@ -345,41 +358,22 @@ class Activations:
         if broker.put(digest, found):
             self._changed.add(client)
 
-    def _candidates(self, dense: _Dense, density: Density, reliability: Reliability, now: float) -> Iterator[Candidate]:
+    def _candidates(self, dense: _Dense, density: Density, now: float) -> Iterator[Candidate]:
         seen: set[str] = set()
         for client in sorted(dense.candidates):
             announcement = self.brokers[client].announcement
             if announcement.away is not None:
                 continue
-            battery = 1.0 if announcement.battery is None else announcement.battery
             for source in dense.candidates[client] - seen:
                 seen.add(source)
+                battery = self.reports.battery(source)
                 yield Candidate(
                     source,
                     announcement.cell_of(source, density.cell),
-                    battery,
-                    reliability.share(source),
-                    reliability.passed_over(source, now),
+                    1.0 if battery is None else battery,
+                    self.reports.share(source, density.every_seconds, now),
+                    self.reports.has_failed(source, density.every_seconds),
                 )
-
-    @property
-    def shortest_period(self) -> float | None:
-        """Of all densities: how often at least readings are expected; None if nobody asks for one."""
-        periods = [one.every_seconds for dense in self._dense.values() for one in dense.reliabilities]
-        return min(periods, default=None)
-
-    def heard(self, source: str, now: float) -> None:
-        """A reading of a source came."""
-        for dense in self._dense.values():
-            for reliability in dense.reliabilities.values():
-                reliability.heard(source, now)
-
-    def tick(self, now: float) -> None:
-        """Time has passed: sources that were silent for too long give way."""
-        for digest, dense in self._dense.items():
-            for reliability in dense.reliabilities.values():
-                if reliability.failed(now):
-                    self._to_choose[digest] = None
 
     # ---- What is shown -----------------------------------------------------------------------------------------
 
@@ -392,13 +386,13 @@ class Activations:
         }
 
     def choices(self, digest: str, sources: Iterable[str]) -> list[dict[str, Any]]:
-        """Why these were chosen."""
-        dense = self._dense.get(digest)
+        """Why these were chosen, and how reliable each is by now."""
+        dense, now = self._dense.get(digest), self._clock()
         found: list[dict[str, Any]] = []
-        for choices in dense.choices.values() if dense else ():
-            found += [
-                {"source": source, **choices[source]._asdict()} for source in sorted(sources) if source in choices
-            ]
+        for density, choices in dense.choices.items() if dense else ():
+            for source in sorted(choices.keys() & set(sources)):
+                reliability = self.reports.share(source, density.every_seconds, now)
+                found.append({"source": source, **choices[source]._asdict(), "reliability": reliability})
         return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spinney.geodesy import distance
+from spinney.source_health import without_silence
 
 from .announcements import Announcement, Away, Over, Source
 
@@ -18,6 +19,8 @@ class Change:
     before: Announcement | None
     after: Announcement | None
     new_session: bool = False
+    was_due: bool = False
+    """The announcement has expired: nothing was said of its end."""
 
     @property
     def is_change(self) -> bool:
@@ -55,7 +58,7 @@ class Announcements:
         before = self.get(tenant, client)
         match said:
             case Announcement():
-                return Change(before, said, before is None or before.session != said.session)
+                return Change(before, _with_health(before, said), before is None or before.session != said.session)
             case Away(session) if before is not None and before.session == session and before.away is None:
                 return Change(before, replace(before, away=now))
             case Over(session) if before is not None and before.session == session:
@@ -103,6 +106,14 @@ class Announcements:
         return sorted(found, key=lambda one: (one["distance"] or 0.0, one["name"], one["broker"]))
 
 
+def _with_health(before: Announcement | None, said: Announcement) -> Announcement:
+    """What was told of sources holds until something else is, within a session; that one was silent, no longer."""
+    if said.health is not None or before is None or before.health is None or before.session != said.session:
+        return said
+    kept = {source: without_silence(code) for source, code in before.health.items() if source in said.sources}
+    return replace(said, health=kept)
+
+
 def _distance(announcement: Announcement, source: Source, near: tuple[float, float] | None) -> float | None:
     """To the nearest place where the source may be; None if nobody knows, or nobody asks."""
     if near is None:
@@ -115,13 +126,14 @@ def _distance(announcement: Announcement, source: Source, near: tuple[float, flo
 
 
 def _shown(announcement: Announcement, source: Source, away: float | None) -> dict[str, Any]:
-    fixed, place = source.place(), announcement.place
+    fixed, place, health = source.place(), announcement.place, announcement.health_of(source.name)
     return {
         "name": source.name,
         "broker": announcement.client,
         "attributes": source.attributes,
         "place": {"lat": fixed[0], "long": fixed[1], "radius": 0.0} if fixed else place and place.to_json(),
         "distance": away,
-        "battery": announcement.battery,
+        "battery": health.battery,
+        "silent": health.silent_seconds,
         "away": announcement.away is not None,
     }

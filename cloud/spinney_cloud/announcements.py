@@ -8,11 +8,13 @@
 {"session": "s1", "over": true}      the end
 {"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only; it may
  come along with an announcement, too
+{"session": "s1", "health": "5x"}        battery and silence of each source (see spinney.source_health): a character for
+{"session": "s1", "health": {"m7": "5"}}  each of `sources` in their order, or of those that have changed. May also come
+ along with an announcement. Optional: sent only to a cloud whose answer names it in `members`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -23,8 +25,12 @@ from spinney import Knowledge, KnownError
 from spinney.geodesy import distance
 from spinney.known import Known
 from spinney.publication import RESERVED
+from spinney.source_health import SourceHealth
+from spinney.source_health import decode as decode_health
 
+from .announced_health import Codes, ToldHealth, by_source, read_codes, to_string
 from .cells import cell_at, centre, corners, is_cell
+from .surroundings import OUTWARD, around
 
 VERSION: Final = 1
 MAX_SOURCES: Final = 10_000
@@ -37,7 +43,10 @@ MAX_VALIDITY: Final = 30 * 24 * 3600.0
 MAX_RADIUS_METERS: Final = 20_100_000.0
 """Half of the way around the world."""
 
-_KEPT = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "over")
+MEMBERS: Final = ("health",)
+"""Optional members that were added later: the answer to an announcement names them, and brokers that have been told
+send them. An older cloud would refuse them."""
+_KEPT = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "over", "health")
 _MEMBERS = (*_KEPT, "have", "away", "counts")
 COUNTS: Final = ("sent", "spared", "bytes_sent", "bytes_spared", "motes_sent", "motes_spared")
 """What a tally counts since the broker's start: publications, their bytes, and samples of its motes."""
@@ -116,6 +125,8 @@ class Announcement:
     """When its will came."""
     counts: Mapping[str, int] | None = field(default=None, compare=False)
     """A tally that came along."""
+    health: Mapping[str, str] | None = None
+    """Of each source the character that was told last; None: this broker tells of none."""
 
     def ends(self, grace: float) -> float:
         """When it is over, unless something more is heard."""
@@ -129,9 +140,15 @@ class Announcement:
             return cell_at(*fixed, resolution)
         return None if self.place is None else self.place.cell_at(resolution)
 
+    def health_of(self, source: str) -> SourceHealth:
+        """What was told of a source's battery and silence."""
+        code = None if self.health is None else self.health.get(source)
+        return SourceHealth() if code is None else decode_health(code)
+
     def to_json(self) -> dict[str, Any]:
         """The value in the bucket of announcements."""
-        return {
+        item: dict[str, Any] = {} if self.health is None else {"health": to_string(self.health, self.sources)}
+        return item | {
             "v": VERSION,
             "tenant": self.tenant,
             "client": self.client,
@@ -173,6 +190,10 @@ class Counted:
     counts: Mapping[str, int]
 
 
+Said = Announcement | Away | Over | Counted | ToldHealth
+"""What a broker can say of itself."""
+
+
 def decode(data: bytes) -> Announcement:
     """What gave these bytes of the bucket."""
     try:
@@ -191,7 +212,7 @@ def decode(data: bytes) -> Announcement:
         raise AnnouncementVersionError(f"a damaged announcement: {data[:80]!r}: {error!r}") from error
 
 
-def read_announcement(item: Any, tenant: str, client: str, received: float) -> Announcement | Away | Over | Counted:
+def read_announcement(item: Any, tenant: str, client: str, received: float) -> Said:
     """From the objects that JSON gives; AnnouncementError says what is wrong and where."""
     if not isinstance(item, dict):
         raise AnnouncementError("an announcement is an object")
@@ -203,6 +224,8 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> A
         return Away(session) if item.get("over") is not True else Over(session)
     if item.keys() == {"session", "counts"}:
         return Counted(session, _counts(item["counts"]))
+    if item.keys() == {"session", "health"}:
+        return ToldHealth(session, _health(item["health"]))
     place = _place(item.get("place"))
     sources = _sources(item.get("sources"), place)
     return Announcement(
@@ -218,6 +241,7 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> A
         lease=_lease(item.get("lease", []), sources),
         have=_have(item),
         counts=_counts(item["counts"]) if "counts" in item else None,
+        health=None if item.get("health") is None else _health_of(item["health"], sources),
     )
 
 
@@ -242,6 +266,21 @@ def _counts(counts: Any) -> dict[str, int]:
         if type(count) is not int or not 0 <= count <= MAX_COUNT:
             raise AnnouncementError("expected a whole number", f"counts.{name}")
     return dict(counts)
+
+
+def _health(codes: Any) -> Codes:
+    try:
+        return read_codes(codes)
+    except ValueError as error:
+        raise AnnouncementError(str(error), "health") from None
+
+
+def _health_of(codes: Any, sources: Mapping[str, Source]) -> dict[str, str]:
+    read = _health(codes)
+    try:
+        return by_source(read, sources)
+    except ValueError as error:
+        raise AnnouncementError(str(error), "health") from None
 
 
 def _number(
@@ -283,16 +322,10 @@ def _place_of_cell(cell: Any) -> Place:
     if not isinstance(cell, str) or not is_cell(cell):
         raise AnnouncementError("expected an H3 cell", "place.cell")
     lat, long = centre(cell)
-    return Place(lat, long, max(distance(lat, long, *corner) for corner in corners(cell)) * _OUTWARD, cell)
+    return Place(lat, long, max(distance(lat, long, *corner) for corner in corners(cell)) * OUTWARD, cell)
 
 
 # ---- Sources, and what is known of their publications
-
-_OUTWARD: Final = 1.01
-"""Distances are rounded so: h3's sphere and ours are not quite the same."""
-_METERS_PER_DEGREE: Final = 110_500.0
-"""Of latitude, less than anywhere on our sphere."""
-_MARGIN_DEGREES: Final = 1e-6
 
 _KIND_NAMES: Final = {float: "number", str: "string", bool: "boolean"}
 
@@ -361,16 +394,4 @@ def _reserved(place: Place | None) -> dict[str, Knowledge]:
     known = {name: Knowledge.from_json({"type": _KIND_NAMES[kind]}, name) for name, kind in RESERVED.items()}
     del known["source"]
     known["id"] = Knowledge.from_json({"type": "string", "presence": "always"}, "id")
-    return known if place is None else known | _around(place)
-
-
-def _around(place: Place) -> dict[str, Knowledge]:
-    """The ranges of latitude and longitude within the radius, rounded outward; all longitudes near a pole."""
-    reach = place.radius_meters / _METERS_PER_DEGREE + _MARGIN_DEGREES
-    south, north = max(-90.0, place.lat - reach), min(90.0, place.lat + reach)
-    widest = math.cos(math.radians(max(abs(south), abs(north))))
-    across = 180.0 if widest * 180.0 <= reach * _OUTWARD else reach / widest * _OUTWARD
-    west, east = place.long - across, place.long + across
-    if west < -180.0 or east > 180.0:
-        west, east = -180.0, 180.0
-    return {"lat": Knowledge.between(south, north), "long": Knowledge.between(west, east)}
+    return known if place is None else known | around(place.lat, place.long, place.radius_meters)

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -16,14 +17,17 @@ from spinney.subscription import Subscription
 
 from . import records
 from .activation import Activations
+from .announced_health import ToldHealth, by_source
 from .announcement_table import Announcements, Change
 from .announcements import (
+    MEMBERS,
     Announcement,
     AnnouncementError,
     AnnouncementVersionError,
     Away,
     Counted,
     Over,
+    Said,
     read_announcement,
 )
 from .announcements import decode as decode_announcement
@@ -33,10 +37,10 @@ from .broker_sender import decode as decode_activation
 from .expiry import Expiry
 from .leases import Leases
 from .log_errors import LogError, TooLarge
-from .log_reader import Reader
-from .names import ACTIVATIONS, ANNOUNCEMENTS, LOG, SUBSCRIPTIONS, log_subject
+from .names import ACTIVATIONS, ANNOUNCEMENTS, LOG, RELIABILITIES, SUBSCRIPTIONS, log_subject
 from .nats_log import NatsLog
 from .settings import Coordinator
+from .source_report_store import Share, SourceReportStore
 from .subscription_reading import Refusal
 from .subscriptions import StoredSubscription, StoredSubscriptionError
 
@@ -44,9 +48,9 @@ log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.004
 """For so long activation may work before others have their turn."""
-TICKS_PER_PERIOD: Final = 4
-"""How often silent sources are looked for, in the shortest period in which readings are expected."""
 LONGEST_TICK_SECONDS: Final = 30.0
+KEEP_SECONDS: Final = 5.0
+"""How much of the sources' reliability a killed coordinator forgets."""
 MAX_BROKERS: Final = 100_000
 """Announcements of all tenants."""
 ROOM_BYTES: Final = 1024
@@ -95,8 +99,9 @@ class BrokerService:
         self._stored: dict[tuple[str, str], dict[str, Any]] = {}
         self._loading: dict[str, set[str]] = {}
         """Tenants whose subscriptions are being read, with the keys that have changed meanwhile."""
-        self._heard: set[str] = set()
-        """Tenants whose readings are listened to."""
+        self._reports = SourceReportStore(nats.bucket(RELIABILITIES))
+        self._shares: dict[str, list[Share]] = {}
+        """How reliable sources were before the start, of tenants without brokers since."""
         self._works: dict[str, Iterator[str | None]] = {}
         self._marked: dict[str, float] = {}
         """When the oldest change came that a tenant's activation has not dealt with."""
@@ -130,6 +135,8 @@ class BrokerService:
             self._stored[tenant, client] = stored
             self._leases(tenant).restore(client, stored["leases"])
             self._leases(tenant).epoch = max(self._leases(tenant).epoch, stored["lease_epoch"])
+        self._shares = await self._reports.load()
+        self.damaged += self._reports.damaged
         for key, entry in (await self._bucket.load()).items():
             try:
                 self._restore(decode_announcement(entry.value))
@@ -152,9 +159,16 @@ class BrokerService:
         self.announcements.put(tenant, client, announcement)
         self._ends.set((tenant, client), announcement.ends(self.settings.away_grace))
         self._leases(tenant).want(client, announcement.lease)
-        activations = self.activations.setdefault(tenant, Activations())
+        activations = self.activations.get(tenant) or self._begin(tenant)
         activations.restore_choice(self._stored.get((tenant, client), {}).get("chosen", {}))
         activations.announce(announcement)
+
+    def _begin(self, tenant: str) -> Activations:
+        """The first of its brokers is announced."""
+        activations = self.activations[tenant] = Activations()
+        for source, period, share in self._shares.pop(tenant, ()):
+            activations.reports.restore(source, period, share, time.monotonic())
+        return activations
 
     def start(self) -> None:
         """Work: first on all that has been loaded, then on what happens."""
@@ -164,6 +178,7 @@ class BrokerService:
             self._sender(announcement.tenant, announcement.client)
         self._spawn(self._activate())
         self._spawn(self._keep_time())
+        self._spawn(self._keep_reports())
 
     def _leases(self, tenant: str) -> Leases:
         return self.leases.setdefault(tenant, Leases())
@@ -194,6 +209,10 @@ class BrokerService:
         if isinstance(said, Counted):
             self._count(tenant, client, said)
             return None
+        if isinstance(said, ToldHealth):
+            async with self._order:
+                await self._told_health(tenant, client, said)
+            return None
         if isinstance(said, Announcement):
             self._check_size(said)
         async with self._order:
@@ -205,12 +224,14 @@ class BrokerService:
                 await self._make(tenant, client, change, knowledge)
             if isinstance(said, Announcement) and said.counts is not None:
                 self.counts[tenant, client] = said.counts
-        return None if isinstance(said, Away) else {"request": "ann", "ok": True, "session": said.session}
+        if isinstance(said, Away):
+            return None
+        return {"request": "ann", "ok": True, "session": said.session, "members": MEMBERS}
 
     def _check_size(self, said: Announcement) -> None:
         """Before anything changes: what the bucket cannot take would be refused at each start again. What it can take
-        is larger than the record of its sources, and than its leases."""
-        size, most = len(said.encode()), self._nats.connection.max_payload - ROOM_BYTES
+        is larger than the record of its sources, and than its leases. Their health may be told later."""
+        size, most = len(said.encode()) + len(said.sources), self._nats.connection.max_payload - ROOM_BYTES
         if size > most:
             raise Refusal(413, f"{size} bytes as it is kept, at most {most}: announce fewer sources or attributes")
 
@@ -220,6 +241,21 @@ class BrokerService:
         self._announced.labels("counts" if is_current else "ignored").inc()
         if is_current:
             self.counts[tenant, client] = said.counts
+
+    async def _told_health(self, tenant: str, client: str, said: ToldHealth) -> None:
+        before = self.announcements.get(tenant, client)
+        codes = None
+        if before is not None and before.session == said.session and before.away is None:
+            with suppress(ValueError):  # it told of an announcement that we do not have: the next one tells again
+                codes = by_source(said.codes, before.sources)
+        self._announced.labels("ignored" if codes is None else "health").inc()
+        if before is None or codes is None:
+            return
+        after = replace(before, health={**(before.health or {}), **codes})
+        self.announcements.put(tenant, client, after)
+        await self._bucket.put(f"{tenant}.{client}", after.encode())
+        if self.activations[tenant].told_health(after):
+            self._mark(tenant)
 
     async def _make(self, tenant: str, client: str, change: Change, knowledge: BrokerKnowledge | None = None) -> None:
         """First the log is told of sources that come and go (rule S4), then the bucket, then all others."""
@@ -248,11 +284,11 @@ class BrokerService:
         sender = self._sender(tenant, client)
         if after is None:
             if tenant in self.activations:
-                self.activations[tenant].end(client)
+                self.activations[tenant].end(client, was_due=change.was_due)
             self._due(sender)
         else:
             if tenant not in self.activations:
-                self.activations[tenant] = Activations()
+                self._begin(tenant)
                 self._loading[tenant] = set()
                 self._spawn(self._load_subscriptions(tenant))
             lost_count = after.have != sender.epoch if after.have is not None else change.new_session
@@ -308,7 +344,7 @@ class BrokerService:
     def _work_for(self, tenant: str) -> None:
         work = self._works.get(tenant)
         if work is None:
-            work = self._works[tenant] = self.activations[tenant].work(time.monotonic())
+            work = self._works[tenant] = self.activations[tenant].work()
         end = time.perf_counter() + SLICE_SECONDS
         for client in work:
             if client is not None and tenant not in self._loading:
@@ -317,7 +353,6 @@ class BrokerService:
                 return
         del self._works[tenant]
         self._marked.pop(tenant, None)
-        self._listen_to_readings(tenant)
 
     def _due(self, sender: BrokerSender) -> None:
         sender.mark(self._marked.get(sender.tenant))
@@ -406,7 +441,7 @@ class BrokerService:
     # ---- Time --------------------------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:
-        """End announcements, and look for sources that have fallen silent."""
+        """End announcements."""
         while True:
             self._tick.clear()
             for tenant, client in self._ends.due(self._clock()):
@@ -415,13 +450,9 @@ class BrokerService:
                     ends = None if before is None else before.ends(self.settings.away_grace)
                     if before is not None and ends is not None and ends <= self._clock():
                         self._announced.labels("ended").inc()
-                        await self._make(tenant, client, Change(before, None))
+                        await self._make(tenant, client, Change(before, None, was_due=True))
                     elif ends is not None:
                         self._ends.set((tenant, client), ends)
-            for activations in self.activations.values():
-                activations.tick(time.monotonic())
-                if activations.has_work:
-                    self._work.set()
             try:
                 async with asyncio.timeout(self._until_next()):
                     await self._tick.wait()
@@ -429,59 +460,31 @@ class BrokerService:
                 continue
 
     def _until_next(self) -> float:
-        wait = LONGEST_TICK_SECONDS
         following = self._ends.next()
-        if following is not None:
-            wait = min(wait, following - self._clock())
-        for activations in self.activations.values():
-            period = activations.shortest_period
-            if period is not None:
-                wait = min(wait, period / TICKS_PER_PERIOD)
-        return max(wait, 0.001)
+        return max(LONGEST_TICK_SECONDS if following is None else following - self._clock(), 0.001)
 
-    # ---- Readings, where a density is asked for ----------------------------------------------------------------
-
-    def _listen_to_readings(self, tenant: str) -> None:
-        if tenant not in self._heard and self.activations[tenant].shortest_period is not None:
-            self._heard.add(tenant)
-            self._spawn(self._hear(tenant))
-            self._tick.set()
-
-    async def _hear(self, tenant: str) -> None:
-        """Which sources are heard, from now on."""
-        state = await self._nats.state(LOG)
-        subject = log_subject("publications", tenant)
+    async def _keep_reports(self) -> None:
         while True:
-            reader = self._nats.reader(LOG, after=state.last, filter_subject=subject)
+            await asyncio.sleep(KEEP_SECONDS)
             try:
-                await self._hear_from(tenant, reader)
+                await self.keep_reports()
             except LogError as error:
-                log.warning("readings are not heard: %s", error)
-                state = await self._nats.state(LOG)
-            finally:
-                await reader.close()
+                log.warning("the reliability of sources is written later: %s", error)
 
-    async def _hear_from(self, tenant: str, reader: Reader) -> None:
-        while True:
-            for message in await reader.next():
-                record = records.decode(message.data)
-                assert isinstance(record, records.Publications)
-                for source in {run.source for run in record.runs}:
-                    self.activations[tenant].heard(source, time.monotonic())
+    async def keep_reports(self) -> None:
+        """Write down how reliable sources have been."""
+        reports = {tenant: activations.reports for tenant, activations in self.activations.items()}
+        await self._reports.keep(reports, time.monotonic())
 
 
-async def _understand(
-    item: Any, tenant: str, client: str, received: float
-) -> tuple[Announcement | Away | Over | Counted, BrokerKnowledge | None]:
+async def _understand(item: Any, tenant: str, client: str, received: float) -> tuple[Said, BrokerKnowledge | None]:
     """What is said, and what follows from it. A long one is read in a thread: others have their turns beside it."""
     if len(orjson.dumps(item)) > READ_BYTES:
         return await asyncio.to_thread(_read, item, tenant, client, received)
     return _read(item, tenant, client, received)
 
 
-def _read(
-    item: Any, tenant: str, client: str, received: float
-) -> tuple[Announcement | Away | Over | Counted, BrokerKnowledge | None]:
+def _read(item: Any, tenant: str, client: str, received: float) -> tuple[Said, BrokerKnowledge | None]:
     said = read_announcement(item, tenant, client, received)
     return said, BrokerKnowledge(said) if isinstance(said, Announcement) else None
 

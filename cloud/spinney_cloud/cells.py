@@ -24,3 +24,10 @@ def centre(cell: str) -> tuple[float, float]:
 def corners(cell: str) -> list[tuple[float, float]]:
     """Latitude and longitude of a cell's corners."""
     return [(float(lat), float(long)) for lat, long in h3.cell_to_boundary(cell)]
+
+
+def cell_within(cell: str, resolution: int) -> str | None:
+    """The cell of this resolution that a finer one is in, or a coarser one as it is; None for what is no cell."""
+    if not is_cell(cell):
+        return None
+    return cell if h3.get_resolution(cell) <= resolution else str(h3.cell_to_parent(cell, resolution))

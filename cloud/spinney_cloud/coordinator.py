@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -82,10 +82,16 @@ class Coordinator:
             "changes_under_way": ("Changes on their way to the buckets", lambda: self.subscriptions.under_way),
             "replies_under_way": ("Messages that the gateway has not sent yet", lambda: self.post.under_way),
             "filters_failed": ("Filters that activation could not deal with", lambda: self.brokers.failures),
+            "sources_failed": ("How often a source began to fail", lambda: self._reported("failures")),
+            "reliabilities_forgotten": ("Of sources, for want of room", lambda: self._reported("forgotten")),
             "damaged": ("Values that could not be read", lambda: self.subscriptions.damaged + self.brokers.damaged),
         }
         for name, (text, value) in shown.items():
             Gauge(f"spinney_coordinator_{name}", text, registry=metrics).set_function(value)
+
+    def _reported(self, name: Literal["failures", "forgotten"]) -> int:
+        """Of all tenants' sources."""
+        return sum(getattr(one.reports, name) for one in self.brokers.activations.values())
 
     def health(self) -> dict[str, Any]:
         """For /readyz."""
@@ -123,8 +129,11 @@ class Coordinator:
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self.subscriptions.settled()
+                await self.brokers.keep_reports()
         except TimeoutError:
             log.warning("%d changes are left for the next start", self.subscriptions.under_way)
+        except LogError as error:
+            log.warning("the reliability of sources is not written: %s", error)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -29,6 +29,7 @@ from typing import Any, Final
 import orjson
 from prometheus_client import generate_latest
 
+from .cell_limits import Key, position_of
 from .delivery_options import DEFAULT, OptionError, read_options
 from .delivery_progress import Journal, Progress, Resumed
 from .delivery_sender import Flight, Sender
@@ -43,10 +44,11 @@ from .names import DEAD, NOTES, READERS, SUBSCRIPTIONS, dead_subject, is_name
 from .nats_log import Message, NatsLog, read_range
 from .note_payload import encode_notes
 from .notes import NotesError, decode
+from .passed_file import PassedFile
 from .positions import Position
 from .service import Service
 from .session_expiry import SessionExpiry
-from .subscriber_queue import Bounds, DropReason, Item, Key, SubscriberQueues
+from .subscriber_queue import Bounds, DropReason, Item, SubscriberQueues
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +107,7 @@ class Delivery:
         )
         self.progress = Progress()
         self.journal = Journal(settings.data / "delivery.journal")
+        self.passed = PassedFile(settings.data / "delivery.passed")
         self._journal_trouble: str | None = None
         self._log = nats_log
         self._service = service
@@ -171,6 +174,7 @@ class Delivery:
                 await self._put_position()
         await self.client.close()
         self.journal.close()
+        self.passed.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._workers.add(asyncio.create_task(work))
@@ -209,6 +213,8 @@ class Delivery:
             self.journal.go_on()
         else:
             self.journal.begin(self.progress.header())
+        self.queues.limits.restore(self.passed.read())
+        self.passed.begin(self.queues.limits.lines())
         log.info("going on after %d of the notification log, %d messages open", resumed.last, len(resumed.open))
         return resumed
 
@@ -258,7 +264,10 @@ class Delivery:
         for told in encode_notes(notes, wanted):
             key = (notes.tenant, told.owner, told.sid)
             places = ((message.sequence, told.number),)
-            self.queues.push(Item(key, told.payload, places, told.id, notes.time, age), monotonic())
+            item = Item(key, told.payload, places, told.id, notes.time, age)
+            if (row := notes.notes[told.number].row) is not None:
+                item.position = position_of(notes.publications[row])
+            self.queues.push(item, monotonic())
             if self.queues.ready >= PUMP_AT:
                 self._moved()
             while self._enough():
@@ -274,6 +283,8 @@ class Delivery:
 
     async def _look_at_ages(self) -> None:
         state = await self._log.state(NOTES)
+        if self.progress.settled():
+            self.queues.limits.prune(self.progress.floor)
         self._ages.saw(state.last, state.now, monotonic(), self._service.settings.delivery.queue_age)
 
     def _enough(self) -> bool:
@@ -312,10 +323,15 @@ class Delivery:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Write down what is done: all that came in one turn of the loop."""
+        """Write down what is done: all that came in one turn of the loop. First what has passed a limit: what is done
+        because it did not pass must find that again after a restart."""
         self._flushing = False
         entries = self.progress.take_entries()
         try:
+            if passed := self.queues.limits.take_lines():
+                self.passed.add(passed)
+            if self.passed.is_long and self.progress.settled():
+                self.passed.begin(self.queues.limits.lines())
             if entries:
                 self.journal.add(entries)
             if self.journal.is_long and self.progress.settled():
@@ -406,6 +422,8 @@ class Delivery:
         status, queues, sender = self.status, self.queues, self.sender
         status.watch_gauge("queued", "Messages that could be sent now and wait", lambda: queues.ready)
         status.watch_gauge("held", "Messages that a digest or a rate limit holds back", lambda: queues.held)
+        status.watch_gauge("at_most_remembered", "Notifications that passed at_most", lambda: queues.limits.remembered)
+        status.watch_counter("at_most_uncounted", "Passed, for want of room", lambda: queues.limits.uncounted)
         status.watch_gauge("queued_bytes", "Their size", lambda: queues.bytes)
         status.watch_gauge("longest_queue", "Messages in the longest queue of one owner", queues.longest)
         status.watch_gauge("in_flight", "Messages without their acknowledgement", lambda: sender.in_flight)

@@ -211,7 +211,7 @@ class Journal:
         """Write it anew: the header, and no entries."""
         part = self.path.with_suffix(".part")
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-        self._size = _write(file, header + b"\n")
+        self._size = write_all(file, header + b"\n")
         part.replace(self.path)
         self.close()
         self._file = file
@@ -219,7 +219,7 @@ class Journal:
     def add(self, entries: bytes) -> None:
         """Append."""
         assert self._file is not None
-        self._size += _write(self._file, entries)
+        self._size += write_all(self._file, entries)
 
     @property
     def is_long(self) -> bool:
@@ -233,7 +233,7 @@ class Journal:
             self._file = None
 
 
-def _write(file: int, data: bytes) -> int:
+def write_all(file: int, data: bytes) -> int:
     """All of it, or OSError and nothing: after a part of an entry all later ones would be read wrongly."""
     before, left = os.fstat(file).st_size, memoryview(data)
     try:

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .subscriber_queue import Item, Key
+from .cell_limits import Key
+from .subscriber_queue import Item
 
 MAX_STATUS: Final = 200_000
 """Subscriptions whose status is kept; the one that was new first makes room."""

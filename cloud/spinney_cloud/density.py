@@ -1,18 +1,21 @@
 """Just enough sources: which of those that could serve a subscription do, so that each H3 cell has some.
 
-    "density": {"per_cell": 3, "cell": 8, "every": "5m"}
+    "density": {"per_cell": 3, "cell": 8, "every": "5m", "at_most": "1/5m"}
 
-What has been chosen stays chosen while it serves. One that fails is passed over for a time; where there would be too
-few without, it is asked again.
+`at_most` stands beside it or, with `cell`, alone, and limits what is delivered from each cell (see cell_limits).
+What has been chosen stays chosen while it serves. One that has failed (see source_reports) is passed over until it is
+heard again; where there would be too few without, it is asked all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from spinney.subscription_text import duration_seconds
+
+from .rates import read_rate
 
 MAX_PER_CELL: Final = 1_000
 FINEST_CELL: Final = 15
@@ -20,12 +23,6 @@ FINEST_CELL: Final = 15
 MIN_EVERY_SECONDS: Final = 1.0
 MAX_EVERY_SECONDS: Final = 7 * 24 * 3600.0
 
-SILENT_AFTER: Final = 2.0
-"""A source has failed when it has been silent for so many times `every`."""
-PASSED_OVER_FOR: Final = 10.0
-"""And is then passed over for so many times `every`."""
-NEW_WEIGHT: Final = 0.2
-"""Of the newest period in a source's reliability."""
 LOW_BATTERY: Final = 0.15
 """At or below this a source gives way..."""
 ENOUGH_BATTERY: Final = 0.3
@@ -40,7 +37,7 @@ class DensityError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """How many sources are wanted in each cell, and how often one must be heard."""
+    """How many sources are wanted in each cell, and how often one must be heard of."""
 
     per_cell: int
     cell: int
@@ -48,10 +45,29 @@ class Density:
     every_seconds: float
 
 
-def read_density(item: Any) -> Density:
-    """From the option's value."""
-    if not isinstance(item, dict) or set(item) != {"per_cell", "cell", "every"}:
-        raise DensityError('expected {"per_cell": 3, "cell": 8, "every": "5m"}')
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """So many notifications of a subscription from each cell in each period."""
+
+    cell: int
+    """The resolution of the H3 cells."""
+    count: int
+    seconds: float
+
+
+EXPECTED: Final = 'expected {"per_cell": 3, "cell": 8, "every": "5m"}, {"cell": 8, "at_most": "1/5m"}, or all four'
+_CHOOSING: Final = frozenset({"per_cell", "every"})
+
+
+def read_density(item: Any) -> Density | None:
+    """From the option's value; None if it asks for all sources, and only limits what they are heard of."""
+    if not isinstance(item, dict) or not {"cell"} < item.keys() <= {"cell", "at_most", *_CHOOSING}:
+        raise DensityError(EXPECTED)
+    read_at_most(item)
+    if _CHOOSING.isdisjoint(item):
+        return None
+    if not item.keys() >= _CHOOSING:
+        raise DensityError(EXPECTED)
     per_cell = _whole(item["per_cell"], "per_cell", 1, MAX_PER_CELL)
     cell = _whole(item["cell"], "cell", 0, FINEST_CELL)
     try:
@@ -62,6 +78,20 @@ def read_density(item: Any) -> Density:
     if not MIN_EVERY_SECONDS <= seconds <= MAX_EVERY_SECONDS:
         raise DensityError(f"every: from {MIN_EVERY_SECONDS:.0f} s to {MAX_EVERY_SECONDS:.0f} s")
     return Density(per_cell, cell, seconds)
+
+
+def read_at_most(item: Any) -> AtMost | None:
+    """From the same value; None if it has no such member."""
+    if not isinstance(item, dict) or "at_most" not in item:
+        return None
+    cell = _whole(item.get("cell"), "cell", 0, FINEST_CELL)
+    try:
+        rate = read_rate(item["at_most"])
+    except ValueError as error:
+        raise DensityError(f"at_most: {error}") from None
+    if rate.seconds < MIN_EVERY_SECONDS:
+        raise DensityError(f"at_most: a period is at least {MIN_EVERY_SECONDS:.0f} s")
+    return AtMost(cell, rate.count, rate.seconds)
 
 
 def _whole(value: Any, name: str, least: int, most: int) -> int:
@@ -77,9 +107,10 @@ class Candidate(NamedTuple):
     cell: str | None
     """None: nobody knows where it is; those are counted as one cell."""
     battery: float = 1.0
-    """From 0 to 1; 1 where it is not said."""
+    """Its own, from 0 to 1; 1 where it is not said."""
     reliability: float = 1.0
     passed_over: bool = False
+    """It has failed."""
 
 
 class Choice(NamedTuple):
@@ -121,72 +152,3 @@ def _reason(one: Candidate, current: set[str]) -> Reason:
     if one.passed_over:
         return "for want of others"
     return "kept" if one.source in current else "chosen"
-
-
-@dataclass(slots=True)
-class _Watched:
-    """A source that serves."""
-
-    period_began: float
-    heard_at: float
-    heard: bool = False
-
-
-class Reliability:
-    """How reliably sources are heard: the share of the periods in which something came, the newest counting most.
-
-    `now` is monotonic: no step of a clock makes a source silent.
-    """
-
-    def __init__(self, every_seconds: float) -> None:
-        self.failures = 0
-        self._every = every_seconds
-        self._watched: dict[str, _Watched] = {}
-        self._shares: dict[str, float] = {}
-        self._passed_over: dict[str, float] = {}
-
-    def share(self, source: str) -> float:
-        """From 0 to 1; 1 for one that was never watched."""
-        return self._shares.get(source, 1.0)
-
-    def passed_over(self, source: str, now: float) -> bool:
-        """Whether it failed not long ago."""
-        return self._passed_over.get(source, -1.0) > now
-
-    def watch(self, sources: Iterable[str], now: float) -> None:
-        """These serve from now on; those that did stay as they are."""
-        self._watched = {source: self._watched.get(source) or _Watched(now, now) for source in sources}
-
-    def heard(self, source: str, now: float) -> None:
-        """A reading of it came."""
-        watched = self._watched.get(source)
-        if watched is not None:
-            watched.heard_at, watched.heard = now, True
-            self._passed_over.pop(source, None)
-
-    def failed(self, now: float) -> list[str]:
-        """Those that have been silent for too long by now; closes periods that are over."""
-        found = []
-        for source, watched in self._watched.items():
-            self._close(source, watched, int((now - watched.period_began) // self._every))
-            if now - watched.heard_at > SILENT_AFTER * self._every:
-                found.append(source)
-        for source in found:
-            del self._watched[source]
-            self._passed_over[source] = now + PASSED_OVER_FOR * self._every
-            self.failures += 1
-        return found
-
-    def _close(self, source: str, watched: _Watched, periods: int) -> None:
-        """What came, came in the first of them."""
-        if periods > 0:
-            share = self.share(source)
-            first = share + NEW_WEIGHT * (watched.heard - share)
-            self._shares[source] = first * (1 - NEW_WEIGHT) ** (periods - 1)
-            watched.heard = False
-            watched.period_began += periods * self._every
-
-    def forget(self, known: Mapping[str, object] | set[str]) -> None:
-        """Keep what is known of these sources only."""
-        self._shares = {source: share for source, share in self._shares.items() if source in known}
-        self._passed_over = {source: until for source, until in self._passed_over.items() if source in known}

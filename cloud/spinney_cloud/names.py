@@ -102,7 +102,9 @@ READERS = "spinney_readers"
 """Bucket: a reader's name -> how far it has read (see positions)."""
 SESSIONS = "spinney_sessions"
 """Bucket: nats-server's short name for a subscriber's session -> since when it is away (see session_expiry)."""
-BUCKETS = (SUBSCRIPTIONS, ANNOUNCEMENTS, ACTIVATIONS, READERS, SESSIONS)
+RELIABILITIES = "spinney_reliabilities"
+"""Bucket: `<tenant>.<shard>` -> how reliable sources have been (see source_report_store)."""
+BUCKETS = (SUBSCRIPTIONS, ANNOUNCEMENTS, ACTIVATIONS, READERS, SESSIONS, RELIABILITIES)
 
 SLOTS = 1024
 """Matching is partitioned by slot; one matcher owns them all for now."""

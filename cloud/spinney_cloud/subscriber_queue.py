@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final, Literal
 
+from .cell_limits import CellLimits, Key, Position
 from .delivery_options import DEFAULT, DeliveryOptions
 from .note_payload import encode_digest
 
@@ -28,12 +29,11 @@ TURN: Final = 8
 MAX_TOTAL_BYTES: Final = 512 * 1024**2
 """Of all owners together; beyond it whatever comes finds its queue full."""
 
-DropReason = Literal["queue", "age", "rate", "unsubscribed"]
-"""queue: too many or too much waited. age: it waited too long. rate: a newer one took its place (rule S6)."""
-DROP_REASONS: Final[tuple[DropReason, ...]] = ("queue", "age", "rate", "unsubscribed")
+DropReason = Literal["queue", "age", "rate", "unsubscribed", "at_most"]
+"""queue: too many or too much waited. age: it waited too long. rate: a newer one took its place (rule S6). at_most: it
+was not among the first of its cell and period."""
+DROP_REASONS: Final[tuple[DropReason, ...]] = ("queue", "age", "rate", "unsubscribed", "at_most")
 
-Key = tuple[str, str, str]
-"""A subscription: tenant, owner, sid."""
 Place = tuple[int, int]
 """Of a notification in the notification log: the message's sequence, and the index in it."""
 
@@ -55,6 +55,8 @@ class Item:
     """Monotonic. Later it is of no use."""
     qos: Literal[0, 1] = 1
     digest: bool = False
+    position: Position = None
+    """Where its publication was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class SubscriberQueues:
         self.held = 0
         """Messages that a digest, a rate limit or missing options hold back."""
         self.bytes = 0
+        self.limits = CellLimits()
         self._drop = on_drop
         self._options: dict[Key, DeliveryOptions] = {}
         self._owners: dict[tuple[str, str], _Owner] = {}
@@ -132,6 +135,7 @@ class SubscriberQueues:
     def set_options(self, key: Key, options: DeliveryOptions, now: float) -> None:
         """A subscription is there, or has other options now."""
         self._options[key] = DEFAULT if options == DEFAULT else options
+        self.limits.set_limit(key, options.at_most)
         held = self._held.get(key)
         if held and held.options != options:
             self._release(key, now)
@@ -139,6 +143,7 @@ class SubscriberQueues:
     def forget(self, key: Key) -> None:
         """A subscription has ended: what a digest or a rate limit still holds is dropped."""
         self._options.pop(key, None)
+        self.limits.forget(key)
         held = self._held.pop(key, None)
         if held:
             for item in self._emptied(held):
@@ -164,7 +169,10 @@ class SubscriberQueues:
             self._wait_for_options(item, now)
         else:
             item.qos = options.qos
-            if options.digest_seconds is not None:
+            sequence = item.places[0][0]
+            if not self.limits.passes(item.key, item.position, item.logged, item.id, sequence):
+                self._drop(item, "at_most")
+            elif options.digest_seconds is not None:
                 self._digest(item, options, options.digest_seconds, now)
             else:
                 self._limit(item, options, now)

@@ -3,7 +3,7 @@
 In JSON the options stand beside the members of the core's form, which knows nothing of them:
 
     {"text": "NO2 > 40", "max_per": "10/min", "labels": {"floor": "2"},
-     "density": {"per_cell": 3, "cell": 8, "every": "5m"}}
+     "density": {"per_cell": 3, "cell": 8, "every": "5m", "at_most": "1/5m"}}
 
 `"on": "pipeline"` leaves a subscription to the Spark pipeline (pipeline/), which must be running: the matcher passes it
 over. Without it, or with `"on": "broker"`, the matcher answers.
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from spinney import ContentSubscription, StateSubscription, parse
 from spinney import SyntaxError as SubscriptionError
-from spinney import parse
 from spinney.expression import And, Filter, Node, Not, Or
 from spinney.json_source import BadJson, RepeatedKey
 from spinney.json_source import read as read_json
@@ -24,7 +24,7 @@ from spinney.subscription_json import AnySubscription, subscription_from_json
 
 from .delivery_options import OPTION_NAMES as DELIVERY_OPTIONS
 from .delivery_options import OptionError, read_options
-from .density import DensityError, read_density
+from .density import DensityError, read_at_most, read_density
 
 MAX_COMPARISONS: Final = 1_000
 """In one subscription; a list of values is one. What follows from them takes a second at worst to find out, and each
@@ -82,7 +82,7 @@ def read_request(
             enabled=_enabled(ours),
             expires=_expires(ours, subscription),
             labels=_labels(ours),
-            options=_options(ours),
+            options=_options(ours, subscription),
         )
     except BadJson as error:
         raise error.located(text if item else None) from None
@@ -150,7 +150,7 @@ def _labels(ours: Mapping[str, Any]) -> dict[str, str]:
     return labels
 
 
-def _options(ours: Mapping[str, Any]) -> dict[str, Any]:
+def _options(ours: Mapping[str, Any], subscription: AnySubscription) -> dict[str, Any]:
     options = {name: ours[name] for name in ours if name in OPTIONS and ours[name] is not None}
     for name, value in options.items():
         try:
@@ -158,11 +158,20 @@ def _options(ours: Mapping[str, Any]) -> dict[str, Any]:
                 _check_on(value)
             elif name == "density":
                 read_density(value)
+                _check_at_most(value, subscription)
             else:
                 read_options({name: value})
         except (OptionError, DensityError) as error:
             raise BadJson((name,), str(error), found=str(value)[:40]) from None
     return options
+
+
+def _check_at_most(density: Any, subscription: AnySubscription) -> None:
+    """What the first in a period stands for is the others; an exit or a rank that is left out stands for nothing."""
+    if read_at_most(density) is not None and not isinstance(subscription, ContentSubscription):
+        kind = "state" if isinstance(subscription, StateSubscription) else "top-k"
+        message = f"at_most: for content subscriptions only, since each notification of a {kind} subscription counts"
+        raise DensityError(f'{message}; "max_per" or "digest" deliver it less often')
 
 
 def _check_on(value: Any) -> None:

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from spinney.expression import Value
 from spinney.publication import RESERVED
+from spinney.source_health import battery_bucket, silence_bucket
+from spinney.source_health import encode as encode_health
 
 from .cells import Grid
 from .promises import Area, Pair, Promise, Promises, able, any_like, constant, decode, encode
@@ -83,6 +85,10 @@ class _Source:
     """Never changed, but replaced."""
     heard: float | None = None
     """None since a restart."""
+    present: float | None = None
+    """The same, but that it stays None until it is heard."""
+    battery: int = 0
+    """The bucket of its battery; 0 while that is unknown."""
 
 
 Abilities = Callable[[str], Mapping[str, Ability]]
@@ -161,8 +167,24 @@ class Announcer:
             promises = {name: constant(value) for name, value in (constants or {}).items()}
             known = self._sources[source] = _Source(promises)
             self._change(now)
-        known.heard = now
+        known.heard = known.present = now
         return True
+
+    def set_battery(self, source: str, share: float) -> None:
+        """How full the battery of a source is, from 0 to 1."""
+        known = self._sources.get(source)
+        if known is not None:
+            known.battery = battery_bucket(share, known.battery)
+
+    def health(self, now: float, tells_battery: Callable[[str], bool]) -> dict[str, str]:
+        """By source, battery and silence in one character; the battery of those only of which it may be told."""
+        return {
+            source: encode_health(
+                one.battery if one.battery and tells_battery(source) else 0,
+                silence_bucket(None if one.present is None else now - one.present),
+            )
+            for source, one in self._sources.items()
+        }
 
     def describe(self, source: str, abilities: Mapping[str, Ability], now: float) -> None:
         """What is known of a source before it is heard; what has been heard stays within."""

@@ -136,6 +136,7 @@ class Broker:
         uplink = Uplink(access, self.outbox, self.activations, self.leases, dead_letters)
         uplink.on_announced = self._cloud_has
         uplink.tally.counts = lambda: tally_of(self)
+        uplink.health.codes = lambda: self.announcer.health(self._steady(), self._tells_battery)
         return uplink
 
     def _add_acquirers(self) -> None:
@@ -199,12 +200,17 @@ class Broker:
         refused = self.taking.take(sample, now)
         if sample.source in self.announcer:
             self._latest[sample.source] = sample
+            if sample.battery is not None:
+                self.announcer.set_battery(sample.source, sample.battery)
         return refused
 
     def present(self, source: str) -> None:
         """A source is here, whatever it measures."""
         if self.telling.may_appear(source, self._clock()):
             self.announcer.hear(source, self._steady(), self.telling.told(source, self.constants(source)))
+
+    def _tells_battery(self, source: str) -> bool:
+        return bool(self.telling.told(source, {"battery": None}))
 
     def constants(self, source: str) -> dict[str, Value]:
         """Attributes that all publications of a source have."""
@@ -240,6 +246,8 @@ class Broker:
         if info.source in self.announcer:
             abilities = {**info.abilities, **self.locating.abilities}
             self.announcer.describe(info.source, self.telling.told(info.source, abilities), self._steady())
+            if info.battery is not None:
+                self.announcer.set_battery(info.source, info.battery)
 
     def may_use(self, source: str) -> bool:
         """Whether to connect to a source: it is ours; or, without the cloud, nobody else's as far as we know."""

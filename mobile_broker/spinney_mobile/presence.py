@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from spinney.client.dialogue import Pauses
 
+from .health_report import HealthReport
+
 ANNOUNCE_SECONDS: Final = 2.0
 """Between two announcements, at least."""
 VALIDITY_SECONDS: Final = 3600.0
@@ -37,9 +39,10 @@ class Presence:
         is_lost: Callable[[], bool],
         lease: Callable[[], Collection[str]],
         along: Callable[[float], Mapping[str, Any]] = lambda _: {},
+        health: HealthReport | None = None,
     ) -> None:
         """`have`: the epoch of the activation that is at work; `is_lost`: whether one was missed; `lease`: the sources
-        that are asked for; `along`: what else each announcement says at its time.
+        that are asked for; `along`: what else each announcement says at its time; `health`: what goes with or after it.
         """
         self.session = ""
         self.error: str | None = None
@@ -49,6 +52,7 @@ class Presence:
         self._is_lost = is_lost
         self._lease = lease
         self._along = along
+        self._health = health or HealthReport()
         self._start = secrets.token_hex(6)
         self._links = 0
         self._body: Mapping[str, Any] | None = None
@@ -72,6 +76,7 @@ class Presence:
         self._sent_at = None
         self._unanswered.clear()
         self._answers.reset()
+        self._health.opened()
         self._soon(now)
 
     def lost_count(self, now: float) -> None:
@@ -91,23 +96,27 @@ class Presence:
     @property
     def due(self) -> float | None:
         """When `next` will have something."""
-        return min((due for due in (self._new_due, self._again_due) if due is not None), default=None)
+        dues = (self._new_due, self._again_due, self._health.due)
+        return min((due for due in dues if due is not None), default=None)
 
     def next(self, now: float) -> bytes | None:
-        """The announcement, if it must go out now."""
-        due = self.due
-        if self._body is None or due is None or now < due:
+        """The announcement, or what has changed of its sources' health, if it must go out now."""
+        if self._body is None:
             return None
-        if self._new_due is None:
+        names = [source["name"] for source in self._body.get("sources", ())]
+        is_heartbeat = self._new_due is None
+        due = self._again_due if is_heartbeat else self._new_due
+        if due is None or now < due:
+            return self._health.message(self.session, names, now, is_announced=not self._unanswered)
+        if is_heartbeat:
             self._unanswered.clear()  # what was not answered by now will not be
         self._unanswered.append(self._body)
         self.sent += 1
         self._sent_at, self._new_due = now, None
         self._again_due = now + min(self._answers.next(), self._refresh_seconds())
-        names = {source["name"] for source in self._body.get("sources", ())}
-        lease = sorted(names.intersection(self._lease()))
-        said = {"session": self.session, "have": self._have() or 0, "lease": lease}
-        return _json({**self._body, **said, **self._along(now)})
+        said = {"session": self.session, "have": self._have() or 0, "lease": sorted({*names} & {*self._lease()})}
+        item = {**self._body, **said, **self._along(now)}
+        return self._health.along(_json(item), names, is_heartbeat=is_heartbeat)
 
     def _refresh_seconds(self) -> float:
         assert self._body is not None
@@ -120,6 +129,7 @@ class Presence:
         if self._sent_at is None or reply.get("session", self.session) != self.session:
             return None
         body = self._unanswered.popleft() if self._unanswered else None
+        self._health.answered(reply, self._sent_at)
         if not self._unanswered:
             self._again_due = self._sent_at + self._refresh_seconds()
         if reply.get("ok"):

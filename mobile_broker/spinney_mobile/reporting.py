@@ -122,6 +122,7 @@ def _counts(broker: Broker) -> dict[str, int]:
         **{f"uplink_{name}": count for name, count in uplink.items()},
         **{f"motes_{name}": count for name, count in broker.pushing.counts().items()},
         **broker.taking.counts,
+        "health_bytes": 0 if broker.uplink is None else broker.uplink.health.bytes,
         "announced": broker.announcer.counts["announced"],
         "sources_refused": broker.announcer.counts["refused"],
         "valid_dropped": broker.taking.valid.dropped,

@@ -24,6 +24,7 @@ from .batches import Batches, Refused
 from .connection import LoopConnection
 from .credentials import check_authority, check_certificate, password_of
 from .dead_letters import DeadLetters
+from .health_report import HealthReport
 from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
 from .presence import Presence
@@ -77,6 +78,7 @@ class Uplink:
         self.on_announced: Callable[[Mapping[str, Any]], object] = lambda _: None
         """Told what `announce` was given, once the cloud has it."""
         self.tally = Tally()
+        self.health = HealthReport(lambda: self.counts.bytes_sent)
         self.topics: Sequence[str] = (access.topic("act"), access.topic("reply"))
         self._access = access
         self._outbox = outbox
@@ -84,7 +86,7 @@ class Uplink:
         self._leases = leases
         self._dead = dead_letters
         self._presence = Presence(
-            lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along
+            lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along, self.health
         )
         self._withdrawals = Withdrawals(outbox.state(), outbox.keep)
         self._batches = Batches(outbox, leases, secrets.token_hex(6))

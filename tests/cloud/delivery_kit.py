@@ -55,11 +55,11 @@ class Bench:
     async def unsubscribe(self, owner: str, sid: str = "air") -> None:
         await self.log.bucket(SUBSCRIPTIONS).delete(subscription_key("default", owner, sid))
 
-    async def tell(self, *notes: Note, size: int = 1, time: float | None = None) -> None:
-        """One message of the notification log; `size`: of its publication."""
+    async def tell(self, *notes: Note, size: int = 1, time: float | None = None, **more: Any) -> None:
+        """One message of the notification log; `size`: of its publication, which may have more."""
         self.told += 1
         at = now() if time is None else time
-        publication = {"id": "m7:1:1", "NO2": 57, "text": "x" * size}
+        publication = {"id": "m7:1:1", "NO2": 57, "text": "x" * size, **more}
         message = Notes("default", self.told, at, 0, True, (publication,), notes)
         await self.writer.put(notes_subject("default"), encode(message))
 

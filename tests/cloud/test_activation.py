@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spinney import feed, parse
+from spinney.source_health import battery_bucket, encode, silence_bucket
 from spinney.subscription import StateSubscription
 from spinney_cloud.activation import Activations, Needs, fingerprint
 from spinney_cloud.announcements import Announcement, read_announcement
@@ -46,13 +47,13 @@ class World:
     """Activations with what is told to brokers when all is worked out."""
 
     def __init__(self) -> None:
-        self.activations = Activations()
-        self.told: list[str] = []
         self.now = 0.0
+        self.activations = Activations(lambda: self.now)
+        self.told: list[str] = []
 
     def settle(self) -> list[str]:
         """Work until nothing is left; who is to be told."""
-        self.told = [client for client in self.activations.work(self.now) if client is not None]
+        self.told = [client for client in self.activations.work() if client is not None]
         assert not self.activations.has_work
         return self.told
 
@@ -68,6 +69,12 @@ class World:
 
     def announce(self, client: str, *sources: dict[str, Any], **more: Any) -> None:
         self.activations.announce(announcement(client, list(sources), **more))
+        self.settle()
+
+    def tell(self, client: str, **codes: str) -> None:
+        """A broker tells of some of its sources."""
+        before = self.activations.brokers[client].announcement
+        self.activations.told_health(replace(before, health={**(before.health or {}), **codes}))
         self.settle()
 
     def active(self, client: str) -> dict[str, dict[str, Any]]:
@@ -350,12 +357,19 @@ def chosen(world: World) -> set[str]:
     return found
 
 
+HERE = {"lat": 45.8, "long": 15.9}
+LATELY, SILENT = encode(0, silence_bucket(0.0)), encode(0, silence_bucket(700.0))
+
+
+def power(share: float) -> str:
+    return encode(battery_bucket(share), silence_bucket(0.0))
+
+
 def test_just_enough_sources_serve_and_another_when_one_falls_silent() -> None:
     world = World()
-    here = {"lat": 45.8, "long": 15.9}
-    world.announce("b1", source("m1", NO2=NO2), source("m2", NO2=NO2), place=here, battery=0.9)
-    world.announce("b2", source("m3", NO2=NO2), place=here, battery=0.5)
-    world.announce("b3", source("m4", NO2=NO2), place={"lat": 46.8, "long": 15.9}, battery=0.1)
+    world.announce("b1", source("m1", NO2=NO2), source("m2", NO2=NO2), place=HERE, health=power(0.95) + power(0.8))
+    world.announce("b2", source("m3", NO2=NO2), place=HERE, health=power(0.5))
+    world.announce("b3", source("m4", NO2=NO2), place={"lat": 46.8, "long": 15.9}, health=power(0.1))
     digest = world.subscribe("d", "NO2 > 40", **dense())
     assert chosen(world) == {"m1", "m4"}  # one in each cell
     shown = world.activations.choices(digest, ["m1", "m4"])
@@ -363,21 +377,68 @@ def test_just_enough_sources_serve_and_another_when_one_falls_silent() -> None:
         ("m1", cell_at(45.8, 15.9, 8), "chosen"),
         ("m4", cell_at(46.8, 15.9, 8), "chosen"),
     ]
-    for now in range(30, 151, 30):
-        world.now = float(now)
-        world.activations.heard("m4", world.now)
-        world.activations.tick(world.now)
-        world.settle()
+    world.now = 700.0
+    world.tell("b1", m1=SILENT)
     assert chosen(world) == {"m2", "m4"}
     assert world.activations.choices(digest, ["m4"])[0]["reason"] == "kept"
+
+
+def test_clean_air_costs_no_reputation() -> None:
+    """Three perfect motes with nothing to tell for an hour: with reports, and of a broker that has none to give."""
+    for health in ({"health": LATELY * 3}, {}):
+        world = World()
+        sources = [source(f"m{number}", NO2=NO2) for number in range(3)]
+        world.announce("b1", *sources, place=HERE, **health)
+        digest = world.subscribe("d", "NO2 > 399", **dense(per_cell=2, every="1m"))
+        before = world.activations.chosen_on("b1")[digest]
+        for now in range(0, 3601, 600):
+            world.now = float(now)
+            world.announce("b1", *sources, place=HERE, **health)  # the heartbeat
+        assert world.activations.chosen_on("b1")[digest] == before
+        assert [one["reliability"] for one in world.activations.choices(digest, before)] == [1.0, 1.0]
+
+
+def test_a_battery_is_the_motes_own_and_not_its_brokers() -> None:
+    world = World()
+    world.announce("b1", source("m1", NO2=NO2), source("m2", NO2=NO2), place=HERE, health=power(0.1) + power(0.8),
+                   battery=1.0)  # fmt: skip
+    world.announce("b2", source("m3", NO2=NO2), place=HERE, health=power(0.4), battery=0.05)
+    world.subscribe("d", "NO2 > 40", **dense())
+    assert chosen(world) == {"m2"}
+    world.tell("b1", m2=power(0.04))
+    assert chosen(world) == {"m3"}
+
+
+def test_who_was_silent_is_asked_again_once_it_is_heard_and_counts_for_less() -> None:
+    world = World()
+    world.announce("b1", source("m1", NO2=NO2), source("m2", NO2=NO2), place=HERE, health=LATELY * 2)
+    digest = world.subscribe("d", "NO2 > 40", **dense())
+    world.tell("b1", m1=SILENT)
+    world.now = 300.0
+    world.tell("b1", m1=LATELY)
+    assert chosen(world) == {"m2"}  # nothing goes back and forth
+    world.tell("b1", m2=SILENT)
+    assert chosen(world) == {"m1"}
+    assert 0.2 < world.activations.choices(digest, ["m1"])[0]["reliability"] < 0.5  # five periods of 0.8
+
+
+def test_silence_at_one_broker_is_no_failure_while_another_may_hear_the_source() -> None:
+    for other in ({"health": LATELY}, {}):  # of the second, an older broker, nobody knows
+        world = World()
+        world.announce("b1", source("m1", NO2=NO2), source("m2", NO2=NO2), place=HERE, health=LATELY * 2)
+        world.announce("b2", source("m1", NO2=NO2), place=HERE, **other)
+        digest = world.subscribe("d", "NO2 > 40", **dense())
+        world.now = 900.0
+        world.tell("b1", m1=SILENT)
+        assert world.activations.choices(digest, ["m1"])[0]["reliability"] == 1.0
 
 
 def test_a_better_source_that_comes_later_changes_nothing() -> None:
     world = World()
     place = {"lat": 45.8, "long": 15.9}
-    world.announce("b1", source("m1", NO2=NO2), place=place, battery=0.5)
+    world.announce("b1", source("m1", NO2=NO2), place=place, health=power(0.5))
     world.subscribe("d", "NO2 > 40", **dense())
-    world.announce("b2", source("m2", NO2=NO2), place=place, battery=1.0)
+    world.announce("b2", source("m2", NO2=NO2), place=place, health=power(1.0))
     assert chosen(world) == {"m1"}
     world.activations.end("b1")
     world.settle()
@@ -387,8 +448,8 @@ def test_a_better_source_that_comes_later_changes_nothing() -> None:
 def test_who_is_away_or_moves_to_another_cell_does_not_serve_here() -> None:
     world = World()
     place = {"lat": 45.8, "long": 15.9}
-    world.announce("b1", source("m1", NO2=NO2), place=place, battery=0.9)
-    world.announce("b2", source("m2", NO2=NO2), place=place, battery=0.5)
+    world.announce("b1", source("m1", NO2=NO2), place=place, health=power(0.95))
+    world.announce("b2", source("m2", NO2=NO2), place=place, health=power(0.5))
     world.subscribe("d", "NO2 > 40", **dense())
     assert chosen(world) == {"m1"}
     gone = replace(world.activations.brokers["b1"].announcement, away=5.0)

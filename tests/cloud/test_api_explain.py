@@ -16,6 +16,7 @@ from spinney import parse
 from spinney_cloud.api import dry_run, explaining, slow_work
 from spinney_cloud.api.errors import Problem
 from spinney_cloud.api.slow_work import SlowWork
+from spinney_cloud.cells import cell_at
 from spinney_cloud.names import LOG, log_subject
 from spinney_cloud.nats_log import Message, NatsLog
 from spinney_cloud.records import Publications, Run, SubscriptionChange, encode
@@ -90,6 +91,17 @@ def test_a_top_k_subscription_is_explained_with_its_score(client: httpx.Client) 
     body = {"subscription": "TOP 3 OVER 1h BY temp * 2 WHERE temp > 1", "publication": {"temp": 30}}
     (result,) = client.post("/v1/explain", json=body).json()["results"]
     assert (result["verdict"], result["score"]) == (True, 60.0)
+
+
+def test_with_at_most_an_explanation_names_the_cell_that_counts(client: httpx.Client) -> None:
+    asked = {"text": "NO2 > 40", "density": {"cell": 8, "at_most": "1/5m"}}
+    publication = {"NO2": 57, "lat": 45.8, "long": 15.97}
+    result = client.post("/v1/explain", json={"subscription": asked, "publication": publication}).json()["results"][0]
+    assert result["cell"] == cell_at(45.8, 15.97, 8)
+    state = client.post("/v1/explain", json={"subscription": {**asked, "text": "WHEN NO2 > 40 UNTIL NO2 < 20"},
+                                             "publication": publication})  # fmt: skip
+    assert state.status_code == 422
+    assert "at_most: for content subscriptions only" in state.text
 
 
 def test_the_last_of_the_log_are_explained_newest_first_and_only_the_tenants_own(client: httpx.Client) -> None:

@@ -8,17 +8,16 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-import orjson
 from coordinator_kit import Kit, until, until_so
 from servers import NatsServer
 
-from spinney import parse
+from spinney import parse, source_health
 from spinney_cloud import names, records
-from spinney_cloud.records import Publications, Run
 from spinney_cloud.settings import Coordinator, Settings
 from spinney_cloud.subscriptions import form_of
 
 NO2 = {"NO2": {"min": 0, "max": 400, "unit": "ug/m3"}}
+ANSWER = {"request": "ann", "ok": True, "session": "s1", "members": ["health"]}
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -41,7 +40,7 @@ def test_a_broker_is_told_what_is_wanted_of_it_and_each_change(nats: NatsServer)
     async def work() -> None:
         async with Kit(nats) as kit:
             await kit.subscribe("ana", "a", "NO2 > 40 AND room IS NULL")
-            assert await kit.announce("b1", said("m1")) == {"request": "ann", "ok": True, "session": "s1"}
+            assert await kit.announce("b1", said("m1")) == ANSWER
             await until(lambda: kit.active("b1"))
             [first] = kit.heard("b1", "act")
             assert (first["full"], first["drop"]) == (True, [])
@@ -293,32 +292,99 @@ def test_discovery_is_asked_page_by_page(nats: NatsServer) -> None:
     run(work())
 
 
-def test_a_silent_source_gives_way_by_what_the_log_brings(nats: NatsServer) -> None:
+def code(silent: float, battery: float = 1.0) -> str:
+    return source_health.encode(source_health.battery_bucket(battery), source_health.silence_bucket(silent))
+
+
+DENSE = {"filter": "NO2 > 40", "density": {"per_cell": 1, "cell": 8, "every": "2s"}}
+PLACE = {"lat": 45.8, "long": 15.9}
+
+
+async def choices(kit: Kit) -> dict[str, tuple[str, float]]:
+    """By chosen source: of which broker, and its reliability."""
+    shown = (await kit.ask("activations"))["activations"]
+    return {
+        choice["source"]: (one["broker"], choice["reliability"])
+        for one in shown
+        for active in one["active"]
+        for choice in active["chosen"]
+    }
+
+
+def test_motes_with_clean_air_keep_their_reputation(nats: NatsServer) -> None:
+    """For many periods nothing they measure is wanted, so that nothing of theirs is in the log."""
+
     async def work() -> None:
         async with Kit(nats) as kit:
-            place = {"lat": 45.8, "long": 15.9}
-            await kit.announce("b1", said("m1", place=place, battery=0.9))
-            await kit.announce("b2", said("m2", place=place, battery=0.5))
-            asked = {"filter": "NO2 > 40", "density": {"per_cell": 1, "cell": 8, "every": "1s"}}
-            await kit.subscribe("ana", "a", asked)
-            await until(lambda: kit.active("b1"))
-            writer = kit.log.writer(names.LOG)
-
-            async def publish(number: int) -> None:
-                rows = orjson.dumps([{"id": f"m1:1:{number}", "source": "m1", "NO2": 1}])
-                batch = Publications("default", time.time(), (Run("m1", 1, number, 1, "b1", None, 1),), rows)
-                await writer.put(names.log_subject("publications", "default"), records.encode(batch))
-
-            quiet = time.monotonic() + 2.3
-            number = 0
+            for number, health in enumerate(({"health": code(0)}, {"health": code(0)}, {})):
+                await kit.announce(f"b{number}", said(f"m{number}", place=PLACE, **health))
+            await kit.subscribe("ana", "a", DENSE | {"density": {"per_cell": 3, "cell": 8, "every": "1s"}})
+            await until(lambda: all(kit.active(f"b{number}") for number in range(3)))
+            before = await choices(kit)
+            quiet = time.monotonic() + 2.6
             while time.monotonic() < quiet:
-                await publish(number)
-                number += 1
                 await asyncio.sleep(0.2)
-            assert kit.active("b2") == {}  # it is heard, so it serves
+                assert await choices(kit) == before == {f"m{number}": (f"b{number}", 1.0) for number in range(3)}
+
+    run(work())
+
+
+def test_a_source_that_was_due_and_is_silent_gives_way_and_a_restart_forgets_nothing_of_it(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            answer = await kit.announce("b1", said("m1", place=PLACE, health=code(0)))
+            assert answer["members"] == ["health"]
+            await kit.announce("b2", said("m2", place=PLACE, health=code(0, 0.5)))
+            await kit.subscribe("ana", "a", DENSE)
+            await until(lambda: kit.active("b1"))
+            await kit.request("b1", "ann", {"session": "s1", "health": {"m1": code(700)}})
             await until(lambda: kit.active("b2") and not kit.active("b1"))
-            [_, shown] = (await kit.ask("activations"))["activations"]
-            assert [(one["source"], one["reason"]) for one in shown["active"][0]["chosen"]] == [("m2", "chosen")]
+            metrics = (await kit.log.ask("coordinator", "metrics", b"")).decode()
+            assert "spinney_coordinator_sources_failed 1.0" in metrics
+
+            async def is_kept() -> bool:
+                kept = await kit.kept(names.RELIABILITIES)
+                return any(source == "m1" for one in kept.values() for source, _, _ in one["shares"])
+
+            await until_so(is_kept, "the reliability of m1 in its bucket")
+            await kit.kill()
+            await kit.start()
+            await kit.announce("b3", said("m3", place=PLACE, health=code(700)))
+            await until_so(lambda: choices(kit), "a choice after the restart")
+            assert (await choices(kit))["m2"] == ("b2", 1.0)
+            silent = {one["name"]: one["silent"] for one in (await kit.ask("sources"))["sources"]}
+            assert silent == {"m1": 600.0, "m2": 0.0, "m3": 600.0}  # what was told is known still
+            await kit.request("b1", "ann", {"session": "s1", "health": code(0)})
+            await kit.request("b2", "ann", {"session": "s1", "health": {"m2": code(700)}})
+
+            async def serves() -> bool:
+                return "m1" in await choices(kit)
+
+            await until_so(serves, "m1 serves again")
+            assert 0.0 < (await choices(kit))["m1"][1] < 0.95
+
+    run(work())
+
+
+def test_health_of_an_announcement_that_is_not_current_is_ignored(nats: NatsServer) -> None:
+    async def work() -> None:
+        async with Kit(nats) as kit:
+            await kit.announce("b1", said("m1", place=PLACE, health=code(0)))
+            for item in ({"session": "s0", "health": code(700)}, {"session": "s1", "health": code(700) * 2},
+                         {"session": "s1", "health": {"m9": code(700)}}):  # fmt: skip
+                await kit.request("b1", "ann", item)
+            refused = await kit.announce("b1", {"session": "s1", "health": "?"})
+            assert refused["error"]["path"] == "health"
+            [shown] = (await kit.ask("sources"))["sources"]
+            assert (shown["name"], shown["silent"], shown["battery"]) == ("m1", 0.0, 1.0)
+            # Nothing new is said of it: what was said holds within the session, silences until then only.
+            for told, left in ((code(0), 0.0), (code(700), None)):
+                await kit.request("b1", "ann", {"session": "s1", "health": told})
+                await kit.announce("b1", said("m1", place=PLACE))
+                [shown] = (await kit.ask("sources"))["sources"]
+                assert (shown["silent"], shown["battery"]) == (left, 1.0)
+            await kit.announce("b1", said("m1", session="s2", place=PLACE))
+            assert (await kit.ask("sources"))["sources"][0]["silent"] is None
 
     run(work())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from random import Random
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinney_cloud.density import Candidate, Density, DensityError, Reliability, choose, read_density
+from spinney_cloud.density import Candidate, Density, DensityError, choose, read_density
 
 shares = st.floats(0, 1)
 candidates = st.builds(
@@ -74,57 +73,6 @@ def test_one_with_a_low_battery_gives_way_once_and_nothing_goes_back_and_forth()
     assert list(choose(tired, ["a"], 1)) == ["b"]
     assert list(choose([Candidate("a", "c", 0.1), Candidate("b", "c", 0.2)], ["a"], 1)) in (["a"], ["b"])
     assert list(choose([Candidate("a", "c", 0.2), Candidate("b", "c", 1.0)], ["a"], 1)) == ["a"]
-
-
-def test_a_silent_source_fails_after_twice_the_period_and_is_passed_over_for_a_time() -> None:
-    kept = Reliability(60.0)
-    kept.watch(["a", "b"], 0.0)
-    kept.heard("a", 100.0)
-    assert kept.failed(119.0) == []
-    assert kept.failed(121.0) == ["b"]
-    assert kept.failures == 1
-    assert kept.passed_over("b", 122.0)
-    assert not kept.passed_over("a", 122.0)
-    assert not kept.passed_over("b", 121.0 + 600.0)
-    assert kept.failed(222.0) == ["a"]
-
-
-def test_reliability_is_the_share_of_periods_in_which_something_came() -> None:
-    kept = Reliability(10.0)
-    kept.watch(["good", "bad"], 0.0)
-    for period in range(50):
-        kept.heard("good", period * 10.0 + 5)
-        if period % 2:
-            kept.heard("bad", period * 10.0 + 5)
-        assert kept.failed((period + 1) * 10.0) == []
-    assert kept.share("good") == 1.0
-    assert 0.3 < kept.share("bad") < 0.7
-    assert kept.share("never watched") == 1.0
-    kept.forget({"good"})
-    assert kept.share("bad") == 1.0
-
-
-def test_periods_that_end_together_count_as_if_one_after_the_other() -> None:
-    """Nor does a long time take long: a machine may have slept for a year."""
-    together, one_by_one = Reliability(1.0), Reliability(1.0)
-    for kept in (together, one_by_one):
-        kept.watch(["a"], 0.0)
-        kept.heard("a", 0.5)
-    for period in (1.0, 2.0):
-        assert one_by_one.failed(period) == []
-    assert together.failed(2.0) == []
-    assert math.isclose(together.share("a"), one_by_one.share("a"))
-    assert together.failed(1e12) == ["a"]
-    assert together.share("a") < 1e-9
-
-
-def test_who_is_watched_on_stays_as_it_was() -> None:
-    kept = Reliability(10.0)
-    kept.watch(["a"], 0.0)
-    kept.watch(["a", "b"], 15.0)
-    assert kept.failed(21.0) == ["a"]
-    assert kept.failed(34.0) == []
-    assert kept.failed(36.0) == ["b"]
 
 
 def test_a_density_is_read() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from clouds import Cloud, wait_until
 
-from spinney.subscription_text import duration_seconds
 from spinney_cloud.delivery_options import read_options
+from spinney_cloud.density import AtMost, Density, read_at_most, read_density
 
 ROOT = Path(__file__).parents[2]
 SECTION = re.search(r"^## Ask from anywhere.*?(?=^## )", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
@@ -143,5 +143,6 @@ def test_the_manuals_options_can_be_read() -> None:
     options = {name: value for item in written for name, value in item.items() if name != "density"}
     assert options.keys() >= {"max_per", "digest", "queue", "drop", "qos"}
     read_options(options)
-    [density] = [item["density"] for item in written if "density" in item]
-    assert duration_seconds(density["every"]) == 300
+    chosen, limited = [item["density"] for item in written if "density" in item]
+    assert read_density(chosen) == Density(3, 8, 300.0)
+    assert read_at_most(limited) == read_at_most({**chosen, **limited}) == AtMost(8, 1, 300.0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spinney_cloud.cell_limits import Key
 from spinney_cloud.delivery_options import DEFAULT, DeliveryOptions, OptionError, Rate, read_options
 from spinney_cloud.subscriber_queue import (
     MAX_DIGEST_BYTES,
@@ -17,7 +18,6 @@ from spinney_cloud.subscriber_queue import (
     Bounds,
     DropReason,
     Item,
-    Key,
     SubscriberQueues,
 )
 

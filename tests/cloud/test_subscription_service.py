@@ -69,6 +69,8 @@ def test_what_every_publication_is_asked_for_is_said_to_be_scanned(nats: NatsSer
         ("NO2 >", {"line": 1, "column": 6}),
         ("NO2 > 1 AND\n bad(", {"line": 2}),
         ('{"filter": "NO2 > 1",\n "density": {"per_cell": 0}}', {"line": 2, "column": 13, "path": "density"}),
+        ('{"text": "WHEN x > 1 UNTIL x < 0", "density": {"cell": 8, "at_most": "1/5m"}}', {"path": "density"}),
+        ('{"text": "TOP 3 OVER 1h BY x", "density": {"cell": 8, "at_most": "1/5m"}}', {"path": "density"}),
         ('{"text": "NO2 > 1", "max_per": "often"}', {"path": "max_per"}),
         ('{"text": "NO2 > 1", "labels": {"a": 1}}', {"path": "labels.a"}),
         ('{"text": "NO2 > 1", "enabled": "no"}', {"path": "enabled"}),

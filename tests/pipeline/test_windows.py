@@ -284,6 +284,7 @@ def test_the_highest_density_of_each_type_counts() -> None:
             stored("type IN ('air', 'rain')", high),
             stored("temp > 3", low),
             stored("type = 'snow'", None),
+            stored("type = 'hail'", {"cell": 8, "at_most": "1/5m"}),
             stored("type = 'fog'", high, enabled=False),
         ]
     )

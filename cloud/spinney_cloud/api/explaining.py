@@ -12,7 +12,9 @@ from spinney.evaluate import value
 from spinney.publication import attribute
 from spinney.subscription_json import AnySubscription
 
-from ..subscription_request import read_request
+from ..cell_limits import cell_of, position_of
+from ..density import AtMost
+from ..subscription_request import SubscriptionRequest, read_request
 from ..subscriptions import Form, form_of
 from .errors import bad_subscription
 
@@ -21,12 +23,12 @@ MAX_CHARACTERS = 4 * 1024 * 1024
 """Of all explanations of one request together."""
 
 
-def read_subscription(source: str | dict[str, Any]) -> tuple[AnySubscription, Form]:
+def read_subscription(source: str | dict[str, Any]) -> tuple[SubscriptionRequest, Form]:
     """What it says and what follows from it; a Problem with line and column where it cannot be read."""
     names = source if isinstance(source, dict) else {}
     try:
-        subscription = read_request(source, owner=names.get("owner", ""), sid=names.get("id", "")).subscription
-        return subscription, form_of(subscription)
+        request = read_request(source, owner=names.get("owner", ""), sid=names.get("id", ""))
+        return request, form_of(request.subscription)
     except SyntaxError as error:
         raise bad_subscription(error) from None
 
@@ -39,7 +41,9 @@ class Explained:
     cut: str | None
 
 
-def explain_all(subscription: AnySubscription, publications: Iterable[Mapping[str, Any]]) -> Explained:
+def explain_all(
+    subscription: AnySubscription, publications: Iterable[Mapping[str, Any]], at_most: AtMost | None = None
+) -> Explained:
     """One result for each publication, in order, within bounds of time and size."""
     filters = _filters(subscription)
     deadline = time.monotonic() + MAX_SECONDS
@@ -47,6 +51,8 @@ def explain_all(subscription: AnySubscription, publications: Iterable[Mapping[st
     characters = 0
     for publication in publications:
         result = _explain(subscription, filters, publication)
+        if at_most is not None:
+            result["cell"] = cell_of(position_of(publication), at_most.cell)
         results.append(result)
         characters += len(result["text"]) * (1 + len(filters))
         if characters > MAX_CHARACTERS:

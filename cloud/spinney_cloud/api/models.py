@@ -81,8 +81,10 @@ class SubscriptionBody(Given):
     labels: Labels = {}
     options: dict[str, Any] = Field(
         default={},
-        description="Delivery: max_per, digest, queue, drop, density. `on`: `pipeline` leaves it to the Spark "
-        "pipeline, which must be running; `broker` (default) to the matcher",
+        description="Delivery: max_per, digest, queue, drop, qos. `density`: how many sources of each H3 cell serve "
+        "(per_cell, cell, every), and for content subscriptions how much of each is delivered (cell, at_most). `on`: "
+        "`pipeline` leaves it to the Spark pipeline, which must be running; `broker` (default) to the matcher",
+        examples=[{"max_per": "10/min", "density": {"per_cell": 3, "cell": 8, "every": "5m", "at_most": "1/5m"}}],
     )
 
 
@@ -124,7 +126,10 @@ class DeliveryStatus(BaseModel):
     owner: str
     queued: int = Field(description="Notifications that wait for their turn")
     delivered: int
-    dropped: dict[str, int] = Field(description="Notifications, by reason")
+    dropped: dict[str, int] = Field(
+        description="Notifications, by reason: queue, age, rate (max_per), at_most (not the first of their cell and "
+        "period), unsubscribed"
+    )
     dead: int = Field(description="Those that became dead letters")
     last_failure: dict[str, Any] | None
     last_delivered: dict[str, Any] | None
@@ -160,6 +165,9 @@ class Explained(BaseModel):
     parts: dict[str, Part] = Field(description="`feed`, and for state `for`, `when`, `until`; for top-k `where`")
     each: Any = Field(default=None, description="The value of EACH's attribute")
     score: float | None = Field(default=None, description="For top-k")
+    cell: str | None = Field(
+        default=None, description="With at_most: the H3 cell that it counts for; empty where nobody knows its place"
+    )
 
 
 class Explanations(BaseModel):

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from spinney import PublicationError
 from spinney.publication import read
 
+from ..density import read_at_most
 from .auth import Caller, Right, needs
 from .bodies import JsonRoute
 from .context import Api, api_of, reply
@@ -30,9 +31,10 @@ async def explain(
     if (body.publication is None) == (body.last is None):
         raise Problem(422, "body: expected either `publication` or `last`")
     async with api.slow_work.turn():
-        subscription, form = await asyncio.to_thread(read_subscription, body.subscription)
+        request, form = await asyncio.to_thread(read_subscription, body.subscription)
         publications, short = await _publications(api, caller.tenant, body)
-        explained = await asyncio.to_thread(explain_all, subscription, publications)
+        at_most = read_at_most(request.options.get("density"))
+        explained = await asyncio.to_thread(explain_all, request.subscription, publications, at_most)
     return reply(
         {
             "kind": form.kind,

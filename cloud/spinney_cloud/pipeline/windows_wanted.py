@@ -63,8 +63,9 @@ def wanted_densities(subscriptions: Iterable[StoredSubscription]) -> dict[str | 
     """The highest that anybody asks for; under None what is asked for whatever the type."""
     found: dict[str | None, Density] = {}
     for one in subscriptions:
-        if one.enabled and one.options.get("density") is not None:
-            density = read_density(one.options["density"])
+        option = one.options.get("density") if one.enabled else None
+        density = None if option is None else read_density(option)
+        if density is not None:
             for kind in types_of(feed(one.subscription())):
                 if kind not in found or _readings(density) > _readings(found[kind]):
                     found[kind] = density
