@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from .acquire import Acquirers, made, make, name_of
+from .credentials import bind_keys
 from .decode import Registry
 from .devices import DeviceTable
 from .pages import ago, named, place, shown, since, size
@@ -33,7 +34,8 @@ class _Scan:
 
 async def scan(settings: Settings, seconds: float) -> tuple[list[dict[str, Any]], list[str]]:
     """All devices that the settings' acquirers hear in this time; and which acquirers fail, and why."""
-    devices = DeviceTable(Registry.installed(), settings.devices, settings.device)
+    keys = bind_keys(settings.devices.bindkeys)
+    devices = DeviceTable(Registry.installed(), settings.devices, settings.device, keys)
     acquirers = Acquirers(_Scan(devices))
     for each in settings.acquire:
         if each.enabled and not isinstance(each, AcquireMotes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from spinney import TRUE, ContentSubscription, Knowledge, Known
@@ -16,7 +17,7 @@ from .device_settings import place_of
 from .devices import DeviceTable
 from .motes import Identity, MoteInfo, Motes
 from .samples import CELL, HEARD, Acquirer, Digest, Heard
-from .settings import AcquireBle, AcquireMotes, Settings
+from .settings import AcquireBle, AcquireMotes, AnyAcquire, Settings
 
 EVERYTHING: Final = ActiveFilter("everything", "content", ContentSubscription(filter=TRUE), TRUE)
 """In place of all filters, where only this broker may decide: the mote sends every sample."""
@@ -96,6 +97,12 @@ class Pushing:
         )
         self.add(motes)
         return motes
+
+    def hearing(self, settings: AnyAcquire) -> AnyAcquire:
+        """Settings of an acquirer, as motes need them: the adverts of a quiet mote are all equal, and must be told."""
+        if isinstance(settings, AcquireBle) and settings.duplicates is None:
+            return replace(settings, duplicates=_has_motes(self._host.settings))
+        return settings
 
     @property
     def sources(self) -> Collection[str]:
@@ -192,6 +199,10 @@ class Pushing:
             return wanted
         states = {digest: one for digest, one in wanted.items() if one.kind == "state"}
         return {**states, EVERY_SAMPLE.digest: EVERY_SAMPLE}
+
+
+def _has_motes(settings: Settings) -> bool:
+    return any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
 
 
 def wants_every_sample(settings: Settings) -> bool:

@@ -23,6 +23,7 @@ from .quantities import (
     Port,
     Positive,
     Seconds,
+    SecondsOrNever,
     ServerUrl,
     Share,
     SubscriptionText,
@@ -71,8 +72,9 @@ class AcquireBle(Acquire):
     """hci0 for instance; the system's first unless given."""
     mode: Literal["active", "passive"] = "active"
     """passive asks nothing of the sensors and saves their batteries; BlueZ needs --experimental for it."""
-    duplicates: bool = False
-    """true: BlueZ tells each advert again even if nothing in it has changed; costs processor time."""
+    duplicates: bool | None = None
+    """true: BlueZ tells each advert again even if nothing in it has changed; costs processor time. none: only where
+    motes are connected to, since the adverts of a quiet mote are all equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +206,20 @@ class Devices:
     """known: all that a decoder understands; listed: only those with a [[device]], or by these patterns."""
     patterns: tuple[str, ...] = ()
     """Addresses or names with * and ?, taken beside the listed ones."""
+    bindkeys: Path | None = None
+    """A file of bind keys, as `spinney mote key` writes it, for encrypted adverts; only this user may read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Motes:
+    """What the Spinney motes that this broker owns advertise."""
+
+    adverts: Literal["presence", "encrypted", "open", "leave"] = "presence"
+    """presence: that they are there, and no reading; encrypted: readings, for those with the bind key; open: readings,
+    for everybody, Home Assistant too; leave: as they do."""
+    open_after: SecondsOrNever | None = None
+    """How long after this broker's last visit a mote holds to presence; 0: for ever. As the mote's own file says unless
+    given, which is 6h; then it advertises encrypted readings, if it has a bind key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +383,7 @@ class Settings:
     acquire: tuple[AnyAcquire, ...] = (AcquireBle(), AcquireMotes())
     devices: Devices = Devices()
     device: tuple[Device, ...] = ()
+    motes: Motes = Motes()
     place: Place = Place()
     rule: tuple[Rule, ...] = ()
     outbox: Outbox = Outbox()
