@@ -319,7 +319,7 @@ class Broker:
         wall = self._clock()
         place = self.telling.place(wall)
         self.announcer.move(place, now, is_coarse=place != self.whereabouts.at(wall))
-        silent = self.announcer.silent(now)
+        silent = {*self.announcer.silent(now), *(one for one in self.pushing.closed if one in self.announcer)}
         for source in silent:
             self._leave(source)
         if self._leaving:

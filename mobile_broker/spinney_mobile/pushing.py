@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -9,13 +10,14 @@ from typing import Any, Final, Protocol
 
 from spinney import TRUE, ContentSubscription, Knowledge, Known
 from spinney.expression import Value
+from spinney.mote.adverts import Mode
 from spinney.publication import RESERVED
 
 from .acquire import name_of
 from .active import ActiveFilter
 from .device_settings import place_of
 from .devices import DeviceTable
-from .motes import Identity, MoteInfo, Motes
+from .motes import AdvertPolicy, Identity, MoteInfo, Motes
 from .samples import CELL, HEARD, Acquirer, Digest, Heard
 from .settings import AcquireBle, AcquireMotes, AnyAcquire, Settings
 
@@ -90,6 +92,7 @@ class Pushing:
             adapter=settings.adapter,
             addresses=settings.addresses,
             connections=settings.connections,
+            policy=_policy(self._host.settings),
             adapters={name_of(one): one.adapter for one in adverts},
             kept=self._kept,
             keep=self._keep,
@@ -134,6 +137,11 @@ class Pushing:
             return health
         contents = [digest for digest, one in wanted.items() if one.kind != "state"]
         return {**health, "here": {**health["here"], **dict.fromkeys(contents, SENDS_ALL)}}
+
+    @property
+    def closed(self) -> Collection[str]:
+        """Sources whose motes give us nothing, since they let others write only."""
+        return {source for motes in self._motes for source in motes.closed}
 
     def add(self, motes: Motes) -> None:
         """Motes that somebody else has made."""
@@ -203,6 +211,12 @@ class Pushing:
 
 def _has_motes(settings: Settings) -> bool:
     return any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
+
+
+def _policy(settings: Settings) -> AdvertPolicy:
+    wanted, after = settings.motes.adverts, settings.motes.open_after
+    mode = None if wanted == "leave" else Mode[wanted.upper()]
+    return AdvertPolicy(mode, None if after is None else math.ceil(after))
 
 
 def wants_every_sample(settings: Settings) -> bool:

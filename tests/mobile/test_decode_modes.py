@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 from hearing_kit import ADDRESS, NOW, advert
 
-from spinney.mote.advert import BTHOME, COMPANY, SCAN, SCAN_VERSION, Presence
+from spinney.mote.advert import BTHOME, COMPANY, SCAN, SCAN_VERSION, Presence, name_crc
 from spinney.mote.protocol import SERVICE, AttributeRow, ProtocolError
 from spinney_mobile.acquire.service_data import FRESH_SECONDS, ServiceData
 from spinney_mobile.credentials import BindKeysError, bind_keys
@@ -66,19 +66,19 @@ def test_a_table_of_devices_knows_a_mote_by_its_presence_with_its_battery_and_ta
 
 def test_what_presence_says() -> None:
     told = Presence.decode(there(0x10 | 0x20 | 10).services[SERVICE])
-    assert told == Presence(1.0, has_events=True, is_clock_set=False, table_crc=0x11223344, name_crc=zlib.crc32(b"hut"))
-    assert told.is_named("hut")
-    assert not told.is_named("hat")
-    assert Presence.decode(there(15).services[SERVICE]).battery is None
-    assert Presence.decode(there(more=b"later").services[SERVICE]).battery == 0.8
-    assert Presence.decode(there(version=2).services[SERVICE]) == Presence(), "it is there, and nothing else is known"
+    assert told == Presence(0x11223344, name_crc("hut"), 1.0, has_events=True, clock_is_set=False)
+    unknown = Presence.decode(there(15).services[SERVICE])
+    assert unknown is not None
+    assert unknown.battery is None
+    assert Presence.decode(there(version=2).services[SERVICE]) is None, "it is there, and nothing else is known"
     for cut in range(10):
         with pytest.raises(ProtocolError):
             Presence.decode(there().services[SERVICE][:cut])
 
 
-def test_presence_that_is_cut_off_is_presence() -> None:
-    heard = Heard("ble:hci0", ADDRESS, NOW, services={SERVICE: b"\x01"})
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\x02later"])
+def test_presence_that_is_cut_off_or_of_a_later_version_is_presence(data: bytes) -> None:
+    heard = Heard("ble:hci0", ADDRESS, NOW, services={SERVICE: data})
     assert Spinney().decode(heard, None) == Decoded({}, presence=True)
 
 

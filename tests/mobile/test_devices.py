@@ -189,7 +189,7 @@ def test_a_counter_begins_anew_at_its_end() -> None:
 def test_a_device_without_its_key_is_seen_with_what_to_do() -> None:
     devices = table()
     assert devices.take(sealed(1)) is None
-    assert devices.seen()[0].error == "encrypted: set this device's bindkey, or devices.bindkeys"
+    assert devices.seen()[0].error == "encrypted: set this device's bindkey"
     assert devices.counts["undecodable"] == 1
 
 

@@ -15,7 +15,7 @@ from .ccm import TAG_BYTES, mac, opened
 from .decoder import Decoded, DecodeError
 
 _UUID_LE: Final = b"\xd2\xfc"
-_ENCRYPTED: Final = 0x01
+ENCRYPTED: Final = 0x01
 _PLAIN: Final = b"\x40"
 _COUNTER_BYTES: Final = 4
 _SEAL_BYTES: Final = _COUNTER_BYTES + TAG_BYTES
@@ -62,7 +62,7 @@ class BTHome:
         if not data or data[0] & 0xE0 != 0x40:
             return None
         counter = None
-        if data[0] & _ENCRYPTED:
+        if data[0] & ENCRYPTED:
             counter, data = opened_data(data, heard.address, key)
         try:
             advert = Advert.decode(data)

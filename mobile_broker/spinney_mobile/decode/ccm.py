@@ -19,7 +19,7 @@ MAX_CIPHERS: Final = 256
 def opened(key: bytes | None, nonce: bytes, sealed: bytes, with_it: bytes | None = None) -> bytes:
     """The plain text of `sealed`, which ends with its tag; DecodeError if it is not what the key's owner sealed."""
     if key is None:
-        raise KeyMissing("encrypted: set this device's bindkey, or devices.bindkeys")
+        raise KeyMissing("encrypted: set this device's bindkey")
     cipher = _cipher(key)
     from cryptography.exceptions import InvalidTag
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from spinney.expression import Value
-from spinney.mote.advert import BTHOME, COMPANY, OBJECTS, Advert, Presence, Reading, ScanData
-from spinney.mote.protocol import SERVICE, AttributeRow, ProtocolError
+from spinney.mote.advert import BTHOME, COMPANY, OBJECTS, PRESENCE, Advert, Presence, Reading, ScanData
+from spinney.mote.adverts import Mode
+from spinney.mote.protocol import AttributeRow, ProtocolError
 
 from ..samples import Ability, Heard
-from .bthome import BTHome, opened_data, values_of
+from .bthome import ENCRYPTED, BTHome, opened_data, values_of
 from .decoder import Decoded, DecodeError
 
 MAX_MOTES: Final = 1000
@@ -77,8 +78,10 @@ class Spinney:
 
     def decode(self, heard: Heard, key: bytes | None) -> Decoded | None:
         """None unless it is a mote: by its presence, its scan response, or because it has been described."""
-        if (there := presence(heard)) is not None:
-            return Decoded({} if there.battery is None else {"battery": 100.0 * there.battery}, presence=True)
+        if PRESENCE in heard.services:
+            there = presence(heard)
+            battery = None if there is None else there.battery
+            return Decoded({} if battery is None else {"battery": float(round(100 * battery))}, presence=True)
         described = self._motes.get(heard.address)
         scan = scan_data(heard)
         if scan is None and described is None:
@@ -97,14 +100,22 @@ class Spinney:
 
 
 def presence(heard: Heard) -> Presence | None:
-    """What a mote says that advertises presence alone; None if this is another advert."""
-    data = heard.services.get(SERVICE)
-    if data is None:
-        return None
+    """What a mote says that advertises presence alone; None if this is another advert, or of a later version."""
+    data = heard.services.get(PRESENCE)
     try:
-        return Presence.decode(data)
+        return None if data is None else Presence.decode(data)
     except ProtocolError:
-        return Presence()
+        return None
+
+
+def advert_mode(heard: Heard) -> Mode | None:
+    """What a mote advertises; None where its scan response alone was told."""
+    if PRESENCE in heard.services:
+        return Mode.PRESENCE
+    data = heard.services.get(BTHOME)
+    if not data:
+        return None
+    return Mode.ENCRYPTED if data[0] & ENCRYPTED else Mode.OPEN
 
 
 def scan_data(heard: Heard) -> ScanData | None:

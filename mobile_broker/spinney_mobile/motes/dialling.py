@@ -13,6 +13,8 @@ from spinney.mote.protocol import LinkError
 from ..samples import AcquirerError
 
 CONNECT_SECONDS: Final = 15.0
+SLEEPER_CONNECT_SECONDS: Final = 5.0
+"""To a mote that sleeps between samples: it is awake for a moment, and while it is dialled no other can be."""
 HANG_UP_SECONDS: Final = 5.0
 """A dead adapter may never answer."""
 

@@ -1,9 +1,8 @@
-"""What a scanner hears of a mote: BTHome v2 service data, or its presence, and Spinney's scan response."""
+"""What a scanner hears of a mote: BTHome v2 service data, and Spinney's scan response."""
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,11 +12,6 @@ BTHOME = "0000fcd2-0000-1000-8000-00805f9b34fb"
 COMPANY = 0xFFFF
 SCAN_VERSION = 0x51
 SCAN = struct.Struct("<BIHHHB")
-PRESENCE = struct.Struct("<BBII")
-"""Service data of protocol.SERVICE."""
-PRESENCE_VERSION = 1
-_BATTERY, _EVENTS, _CLOCK_UNSET = 0x0F, 0x10, 0x20
-_BATTERY_STEPS = 10
 _PACKET_ID = 0x00
 _ENCRYPTED, _VERSION = 0x01, 0x40
 TEXT, RAW, BUTTON, DIMMER = 0x53, 0x54, 0x3A, 0x3C
@@ -187,34 +181,3 @@ class ScanData:
     def names(self, advert: Advert) -> bool:
         """Whether the advert is that very sample; else it is another one, and mere presence."""
         return advert.packet_id == self.sequence & 0xFF
-
-
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """What a mote's advert says that has no reading. Of another version it is known only that a mote is there."""
-
-    battery: float | None = None
-    """0 to 1, in tenths; None: not known."""
-    has_events: bool = False
-    """Events wait for their owner."""
-    is_clock_set: bool = True
-    """Not after a start, until a broker has been there."""
-    table_crc: int | None = None
-    name_crc: int | None = None
-    """Of its name: a passive scanner does not hear that."""
-
-    @classmethod
-    def decode(cls, data: bytes) -> Presence:
-        """From the service data of SERVICE; ProtocolError for what is cut off."""
-        if not data or (data[0] == PRESENCE_VERSION and len(data) < PRESENCE.size):
-            raise ProtocolError(f"presence of {len(data)} bytes")
-        if data[0] != PRESENCE_VERSION:
-            return cls()
-        _, bits, table_crc, name_crc = PRESENCE.unpack_from(data)
-        bucket = bits & _BATTERY
-        battery = bucket / _BATTERY_STEPS if bucket <= _BATTERY_STEPS else None
-        return cls(battery, bool(bits & _EVENTS), not bits & _CLOCK_UNSET, table_crc, name_crc)
-
-    def is_named(self, name: str) -> bool:
-        """Whether that is its name, as far as it says."""
-        return self.name_crc == zlib.crc32(name.encode())

@@ -15,7 +15,6 @@ from time import time as wall_clock
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from .modes import KEY_BYTES, AdvertMode, AdvertState, adverts_write
 from .protocol import (
     CONTROL,
     EVENTS,
@@ -310,31 +309,6 @@ class MoteLink:
     async def set_sampling(self, on: bool) -> None:
         """Switches sampling on or off."""
         await self.control(ControlOp.SAMPLING, bytes([on]))
-
-    async def adverts(self) -> AdvertState:
-        """What it advertises, and why."""
-        return AdvertState.decode(await self.control(ControlOp.ADVERTS))
-
-    async def set_adverts(self, mode: AdvertMode, table_crc: int, open_after_s: int | None = None) -> AdvertState:
-        """Sets what it advertises, or renews that; MoteRefused where mote.toml says what, or its table is another."""
-        return AdvertState.decode(await self.control(ControlOp.ADVERTS, adverts_write(mode, table_crc, open_after_s)))
-
-    async def bind_key(self) -> bytes | None:
-        """The key of its encrypted adverts; None if it has none. Only for who has paired with its passkey."""
-        return self._key(await self.control(ControlOp.BIND_KEY, b"\0"))
-
-    async def new_bind_key(self) -> bytes | None:
-        """Has it make another; readers need it from now on."""
-        return self._key(await self.control(ControlOp.BIND_KEY, b"\1"))
-
-    async def forget_bind_key(self) -> None:
-        """It encrypts nothing any more."""
-        await self.control(ControlOp.BIND_KEY, b"\2")
-
-    def _key(self, payload: bytes) -> bytes | None:
-        if len(payload) not in (0, KEY_BYTES):
-            raise ProtocolError(f"a bind key of {len(payload)} bytes", address=self.address)
-        return payload or None
 
     async def reboot(self) -> None:
         """Restarts the mote; the connection is lost soon after."""

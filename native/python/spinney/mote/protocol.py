@@ -67,8 +67,6 @@ class ControlOp(IntEnum):
     FORGET = 10
     PING = 11
     LIST = 12
-    ADVERTS = 13
-    BIND_KEY = 14
 
 
 class Status(IntEnum):
@@ -92,13 +90,6 @@ class InfoFlag(IntFlag):
     SAMPLING_ON = 2
     BONDED_WRITES = 4
     PAIRING_OPEN = 8
-    ADVERT_MODES = 16
-    """It knows ADVERTS and BIND_KEY."""
-    SLEEPS = 32
-    """Deeply: it can be connected to for a moment only, and each second of it costs."""
-    ENCRYPTED = 64
-    PRESENCE = 128
-    """What it advertises; neither of the two, or both: its readings in the open."""
 
 
 class EventFlag(IntFlag):
