@@ -73,8 +73,7 @@ class AcquireBle(Acquire):
     mode: Literal["active", "passive"] = "active"
     """passive asks nothing of the sensors and saves their batteries; BlueZ needs --experimental for it."""
     duplicates: bool | None = None
-    """true: BlueZ tells each advert again even if nothing in it has changed; costs processor time. none: only where
-    motes are connected to, since the adverts of a quiet mote are all equal."""
+    """true: BlueZ tells equal adverts again, too, which costs processor time; none: where motes are connected to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,11 +214,9 @@ class Motes:
     """What the Spinney motes that this broker owns advertise."""
 
     adverts: Literal["presence", "encrypted", "open", "leave"] = "presence"
-    """presence: that they are there, and no reading; encrypted: readings, for those with the bind key; open: readings,
-    for everybody, Home Assistant too; leave: as they do."""
+    """presence: no readings; encrypted: for who has the bind key; open: for all; leave: as it is."""
     open_after: SecondsOrNever | None = None
-    """How long after this broker's last visit a mote holds to presence; 0: for ever. As the mote's own file says unless
-    given, which is 6h; then it advertises encrypted readings, if it has a bind key."""
+    """Without our visits for so long a mote leaves presence; 0: never. As its mote.toml says (6h) unless given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
