@@ -378,6 +378,24 @@ def test_it_is_there_at_each_sample_while_an_event_waits(tmp_path: Path) -> None
     assert found == [250] * 5
 
 
+@pytest.mark.parametrize(("mode", "awake_ms"), [(modes.OPEN, 1000), (modes.PRESENCE, 250)])
+def test_a_mote_that_does_not_sample_sleeps_and_is_found_four_times_in_reach(
+    tmp_path: Path, mode: int, awake_ms: int
+) -> None:
+    found = day(tmp_path, mode)
+    found.life = found.world.wake()
+    found.life.set_sampling(False)
+    found.world.run(found.life, 30_000)
+    assert found.world.slept[-1] == 75_000
+    assert found.wakes(3) == [(awake_ms, True)] * 3
+    assert found.world.slept[-3:] == [75_000] * 3
+    assert found.world.radio.shown == [found.life.sample.sequence], "nothing was measured"
+    found.life = found.world.wake()
+    found.life.set_sampling(True)
+    found.world.run(found.life, 30_000)
+    assert found.world.slept[-1] <= 60_000
+
+
 def test_after_a_start_its_radio_is_on_at_once(tmp_path: Path) -> None:
     awake = day(tmp_path)
     life = awake.world.start(PWRON)

@@ -110,6 +110,9 @@ class Life:
         if not (self.is_woken and self.sleeps and self.sampling and self.modes.mode == modes.PRESENCE):
             radio.start()
         if not self.sampling:
+            self._sampled_ms = self._shown_ms = self.clock.advance()
+            is_moment = self.is_woken and self.modes.mode == modes.PRESENCE
+            self._stay_ms = self.config.look_ms if is_moment else self.config.awake_ms
             radio.show(self.sample)
 
     def run(self, sleep_ms) -> None:
@@ -184,17 +187,23 @@ class Life:
 
     def may_sleep(self) -> bool:
         """Whether deep sleep is wanted, possible, worth it, and nobody waits for the mote."""
-        if not self.sleeps or not self.sampling or self._is_measuring or not self.samples:
+        if not self.sleeps or self._is_measuring or (self.sampling and not self.samples):
             return False
         if self.ota.is_open or self._reboot_ms >= 0 or (self.radio is not None and self.radio.busy):
             return False
         now = self.clock.advance()
-        return now - self._sampled_ms >= self._stay_ms and self._due_ms - now >= LEAST_SLEEP_MS
+        return now - self._sampled_ms >= self._stay_ms and self._wake_ms() - now >= LEAST_SLEEP_MS
+
+    def _wake_ms(self) -> int:
+        """When the next sample is due; without sampling, when the mote is to be found again."""
+        if self.sampling:
+            return self._due_ms
+        return self.clock.advance() + self.config.reach_s * 1000 // SHOWS_IN_REACH
 
     def sleep(self) -> None:
-        """Keeps what must be kept and sleeps until the next sample is due. A start follows."""
+        """Keeps what must be kept and sleeps until there is something to do. A start follows."""
         self._prove_now()
-        ms = self._due_ms - self.clock.advance()
+        ms = self._wake_ms() - self.clock.advance()
         if self._keep(ms):
             if self.radio is not None:
                 self.radio.stop()
@@ -283,7 +292,7 @@ class Life:
             idle_ms = min(idle_ms, self._ready_ms - now)
         elif self.sampling:
             idle_ms = min(idle_ms, self._due_ms - now)
-            left_ms = self._sampled_ms + self._stay_ms - now
-            if left_ms > 0 and self.sleeps:
-                idle_ms = min(idle_ms, left_ms)
+        left_ms = self._sampled_ms + self._stay_ms - now
+        if left_ms > 0 and self.sleeps:
+            idle_ms = min(idle_ms, left_ms)
         return max(idle_ms, 1)
