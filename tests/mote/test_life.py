@@ -349,7 +349,7 @@ def test_events_that_rtc_memory_cannot_hold_are_dropped_oldest_first_and_counted
     world = World(tmp_path, deep_sleep=True, sample_interval_s=5, awake_ms=200)
     life = world.start()
     life.change([program("temperature > 0")], [])
-    world.run(life, 3000)
+    world.run(life, 3100)
     for _ in range(100):
         life = world.wake()
         world.run(life, 3000)

@@ -263,6 +263,7 @@ def test_a_counter_that_is_lost_or_has_come_to_its_end_means_presence_until_ther
     world = World(tmp_path, advert_mode="encrypted")
     life = world.start()
     assert life.modes.mode == modes.PRESENCE, "there is no key"
+    assert life.errors == ["advert_mode: there is no key to encrypt with; the mote only says that it is there"]
     life.key.renew()
     assert life.modes.mode == modes.ENCRYPTED
     (tmp_path / "state" / bindkey.NAME).write_bytes(b"damaged")
@@ -363,6 +364,23 @@ def test_an_event_is_told_at_once_whether_the_radio_was_due_or_not(tmp_path: Pat
     found = day(tmp_path, sample_interval_s=10).wakes(20, lambda number: 3000 if number == 9 else 2400)
     assert found[9] == (EVENT_AWAKE_MS, True)
     assert [ms for ms, _ in found].count(EVENT_AWAKE_MS) == 1
+
+
+def test_it_sleeps_as_soon_as_its_event_is_told(tmp_path: Path) -> None:
+    quick = day(tmp_path)
+    READINGS["value"] = 3000
+    quick.life = quick.world.wake()
+    begin = quick.world.ms
+    quick.world.run(quick.life, 400)
+    quick.world.radio.busy = True  # somebody comes
+    quick.world.run(quick.life, 300)
+    quick.life.ring.ack(quick.life.ring.next - 1)
+    quick.world.run(quick.life, 300)
+    assert len(quick.world.slept) == 1, "not while somebody is connected"
+    quick.world.radio.busy = False
+    quick.world.run(quick.life, 10_000)
+    assert len(quick.world.slept) == 2
+    assert quick.world.ms - begin <= 1000
 
 
 def test_it_is_there_at_each_sample_while_an_event_waits(tmp_path: Path) -> None:
