@@ -349,7 +349,7 @@ def test_an_open_mote_is_on_the_air_for_a_second_after_each_sample(tmp_path: Pat
 
 
 def test_a_mote_with_nothing_to_tell_is_there_for_a_moment(tmp_path: Path) -> None:
-    assert day(tmp_path).wakes(5) == [(250, True)] * 5
+    assert day(tmp_path).wakes(5) == [(200, True)] * 5
 
 
 def test_it_leaves_the_radio_off_at_samples_in_between(tmp_path: Path) -> None:
@@ -393,10 +393,10 @@ def test_it_is_there_at_each_sample_while_an_event_waits(tmp_path: Path) -> None
         begin = lonely.world.ms
         lonely.world.run(lonely.life, 30_000)
         found.append(lonely.world.ms - begin)
-    assert found == [250] * 5
+    assert found == [200] * 5
 
 
-@pytest.mark.parametrize(("mode", "awake_ms"), [(modes.OPEN, 1000), (modes.PRESENCE, 250)])
+@pytest.mark.parametrize(("mode", "awake_ms"), [(modes.OPEN, 1000), (modes.PRESENCE, 200)])
 def test_a_mote_that_does_not_sample_sleeps_and_is_found_four_times_in_reach(
     tmp_path: Path, mode: int, awake_ms: int
 ) -> None:
