@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from motes_kit import ADDRESS, HOT, SOURCE, US, clock, living, until
-from radio_kit import Scene, linked, on_air
+from radio_kit import OTHER, Scene, connected, linked, on_air, pair
 from test_motes_adverts import mode, samples, scanning
 
 from spinney.mote import adverts as on_link
 from spinney.mote.adverts import Mode
+from spinney.mote.link import MoteLink
 from spinney_mobile import listing, metrics, top
 from spinney_mobile.broker import Broker
 from spinney_mobile.motes import adverts
@@ -123,6 +124,26 @@ def test_the_battery_of_a_quiet_mote_is_its_own(tmp_path: Path) -> None:
             await until(lambda: broker.devices.battery(SOURCE) == 0.3, 300)
 
     play(tmp_path, scenario, readings={"temperature": 24.0, "battery": 90.0})
+
+
+def test_a_quiet_mote_that_lets_others_write_only_is_not_announced(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.add_broker(OTHER, "hci9")
+        async with connected("hci9") as owner:
+            assert await pair(owner)
+            async with MoteLink(owner) as link:
+                await on_link.set_mode(link, Mode.PRESENCE, (await link.info()).table_crc)
+        await asyncio.sleep(100.0)
+        async with living(tmp_path / "data") as (broker, port):
+            port.configured(US, {"hot": HOT})
+            await until(lambda: SOURCE in broker.announcer, 300)
+            await until(lambda: SOURCE not in broker.announcer, 1_000)
+            for _ in range(20):
+                await asyncio.sleep(100.0)
+                assert SOURCE not in broker.announcer
+            assert mode(scene) is Mode.PRESENCE
+
+    play(tmp_path, scenario, bonded_writes=True, pairing_s=60, sample_interval_s=30)
 
 
 # ---- encrypted
