@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from bleak import BleakScanner
-from motes_kit import ADDRESS, HOT, SOURCE, Listener, listening, programs, until, wanted
+from motes_kit import ADDRESS, HOT, SOURCE, Listener, another, listening, programs, until, wanted
 from radio_kit import OTHER, Scene, on_air
 
 from spinney.mote.advert import BTHOME, PRESENCE, Presence
@@ -339,3 +339,32 @@ def test_a_quiet_mote_is_reached_in_time_and_tells_its_events_at_once(
 
 def mode_now(scene: Scene) -> Mode | None:
     return None if scene.mote.board is None else mode(scene)
+
+
+def test_many_motes_that_sleep_are_all_reached_though_each_is_there_for_a_moment(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        readings = {"temperature": 24.0}
+        motes = [
+            another(scene, tmp_path / str(n), n, readings, **SLEEPY, advert_interval_ms=1000) for n in range(2, 10)
+        ]
+        for mote in motes:
+            mote.power_on()
+            await asyncio.sleep(1.0)
+        sources = [SOURCE, *(mote.radio.address.replace(":", "").lower() for mote in motes)]
+        async with listening() as broker:
+            for source in sources:
+                broker.motes.want(source, wanted(HOT), epoch=1)
+            await until(lambda: all(on_mote(broker, source, 1) for source in sources), 600)
+            await asyncio.sleep(600.0)
+            for source in sources:
+                broker.motes.want(source, wanted(HOT, "temperature > 90"), epoch=1)
+            await until(lambda: all(on_mote(broker, source, 2) for source in sources), 300)
+        for mote in motes:
+            mote.power_off()
+
+    on_air(tmp_path / "1", play, **SLEEPY)
+
+
+def on_mote(broker: Listener, source: str, filters: int) -> bool:
+    health = broker.health(source)
+    return bool(health) and health["filters"] == filters and health["adverts"] == "presence"

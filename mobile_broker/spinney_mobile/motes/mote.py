@@ -166,10 +166,14 @@ class Mote:
 
     # ---- when to connect
 
+    def is_in_reach(self, now: float) -> bool:
+        """Whether it was heard so lately that it would answer."""
+        reach = AWAKE_SECONDS if self.sleeps else IN_REACH_SECONDS
+        return self.heard_at is not None and now - self.heard_at <= reach
+
     def reason(self, now: float, wall: float) -> str | None:
         """Why to connect to it now, by the steady clock and the wall's; None if there is no reason, or no hope."""
-        reach = AWAKE_SECONDS if self.sleeps else IN_REACH_SECONDS
-        if now < self.not_before or self.heard_at is None or now - self.heard_at > reach:
+        if now < self.not_before or not self.is_in_reach(now):
             return None
         if self.info is None:
             return "never asked"

@@ -25,7 +25,7 @@ from ..decode.spinney import advert_mode, is_current, presence, scan_data
 from ..device_settings import is_among
 from ..samples import Acquirer, Digest, Heard, Sink
 from .adverts import AdvertPolicy
-from .dialling import SLEEPER_CONNECT_SECONDS, Dial, dial, hang_up, radio_errors
+from .dialling import Dial, Dialler, FellAsleep, dial, radio_errors
 from .identity import Identity, MoteInfo, UnusableMoteError, described
 from .joining import join
 from .mote import AHEAD_SECONDS, Mote
@@ -88,7 +88,7 @@ class Motes(Acquirer):
         self._policy = policy or AdvertPolicy()
         self._kept = {key: value for key, value in (kept or {}).items() if key.startswith(KEY)}
         self._keep = keep
-        self._dial = dial
+        self._dialler = Dialler(dial)
         self._sink: Sink | None = None
         self._motes: OrderedDict[str, Mote] = OrderedDict()
         self._sources: dict[str, str] = {}
@@ -103,7 +103,6 @@ class Motes(Acquirer):
         """Addresses and since when, the first first."""
         self._visits: dict[str, asyncio.Task[None]] = {}
         self._running: dict[str, Visit] = {}
-        self._dialling: dict[str | None, asyncio.Lock] = {}
         self._wake = asyncio.Event()
 
     @staticmethod
@@ -363,19 +362,12 @@ class Motes(Acquirer):
         task.add_done_callback(lambda ended: self._ended(mote, ended))
 
     async def _visit(self, mote: Mote) -> None:
-        client = self._dial(mote.address, mote.adapter)
-        try:
-            async with self._dialling.setdefault(mote.adapter, asyncio.Lock()):  # adapters dial one at a time
-                async with asyncio.timeout(SLEEPER_CONNECT_SECONDS if mote.sleeps else None):
-                    await client.connect()
-            async with MoteLink(client) as link:
-                visit = self._running[mote.address] = Visit(mote, link, client, self)
-                try:
-                    await visit.run()
-                finally:
-                    del self._running[mote.address]
-        finally:
-            await hang_up(client)
+        async with self._dialler.connection(mote, self.steady) as client, MoteLink(client) as link:
+            visit = self._running[mote.address] = Visit(mote, link, client, self)
+            try:
+                await visit.run()
+            finally:
+                del self._running[mote.address]
 
     def _ended(self, mote: Mote, task: asyncio.Task[None]) -> None:
         """Whatever a mote, or what its samples bring about, raises ends this connection only."""
@@ -386,6 +378,8 @@ class Motes(Acquirer):
         now, error = self.steady(), task.exception()
         if error is None:
             mote.succeeded(now)
+        elif isinstance(error, FellAsleep):
+            self.counts["asleep"] += 1
         else:
             self._failed(mote, error, now)
         if mote.rows:
