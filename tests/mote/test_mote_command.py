@@ -91,6 +91,28 @@ def test_a_mote_that_is_not_there_is_told_with_what_to_do(tmp_path: Path, capsys
     assert "--seconds above its sample interval" in told
 
 
+SLEEPY = {"deep_sleep": True, "sample_interval_s": 30, "advert_fast_ms": 1000, "advert_interval_ms": 1000}
+
+
+def test_a_mote_that_sleeps_again_at_once_is_connected_to_when_it_is_heard_next(tmp_path: Path) -> None:
+    assert play(tmp_path, (info, "hut", "--seconds", "35"), awake_ms=200, **SLEEPY) == [0]
+
+
+def test_a_mote_that_is_gone_when_it_is_called_is_called_again(tmp_path: Path) -> None:
+    async def scene(there: Scene) -> int:
+        await until(lambda: there.mote.counts["deep sleeps"] > 0)
+        heard = there.mote.radio.adverts
+        asking = asyncio.ensure_future(call(info, "hut", "--seconds", "35"))
+        await until(lambda: there.mote.radio.adverts > heard, 100.0)
+        await asyncio.sleep(0.1)
+        there.mote.power_off()
+        await asyncio.sleep(45.0)
+        there.mote.power_on()
+        return await asking
+
+    assert on_air(tmp_path, scene, awake_ms=200, **SLEEPY) == 0
+
+
 def test_an_adapter_that_is_not_there_is_told(tmp_path: Path, capsys: Captured) -> None:
     assert play(tmp_path, (info, "hut", "--adapter", "hci7")) == [2]
     assert "no virtual adapter 'hci7'" in capsys.readouterr().err

@@ -180,21 +180,22 @@ async def linked(options: argparse.Namespace, *, writes: bool = True) -> AsyncIt
     One that sleeps is there for a moment only: what comes too late is tried again when it is heard again.
     """
     async with contextlib.AsyncExitStack() as until_the_end:
-        for turn in range(CONNECT_TRIES):
-            mote = await find(options)
-            try:
-                link = await until_the_end.enter_async_context(link_to(mote, options, writes=writes))
-                break
-            except NotConnected:
-                if turn == CONNECT_TRIES - 1:
-                    raise
+        link = await _first_link(options, until_the_end, writes)
         yield link
+
+
+async def _first_link(options: argparse.Namespace, until: contextlib.AsyncExitStack, writes: bool) -> MoteLink:
+    for _ in range(CONNECT_TRIES - 1):
+        with contextlib.suppress(NotConnected):
+            return await until.enter_async_context(link_to(await find(options), options, writes=writes))
+    return await until.enter_async_context(link_to(await find(options), options, writes=writes))
 
 
 @contextlib.asynccontextmanager
 async def link_to(mote: Heard, options: argparse.Namespace, *, writes: bool = True) -> AsyncIterator[MoteLink]:
     """A connection to a mote that was heard."""
-    client = BleakClient(mote.device, timeout=CONNECT_SECONDS, **_adapter(options))
+    seconds = max(CONNECT_SECONDS, options.seconds)  # one that sleeps is on the air again by then
+    client = BleakClient(mote.device, timeout=seconds, **_adapter(options))
     try:
         await client.connect()
     except (BleakError, TimeoutError, OSError, EOFError) as error:
