@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hearing_kit import ADDRESS, advert
 from test_version_before import ADVERT, INFO, RESPONSE
 
 from spinney.mote.advert import COMPANY
 from spinney.mote.adverts import Mode
-from spinney.mote.protocol import Info
+from spinney.mote.protocol import Info, InfoFlag
 from spinney_mobile.decode import Registry
 from spinney_mobile.devices import DeviceTable
 from spinney_mobile.motes import AdvertPolicy, Identity
 from spinney_mobile.motes.adverts import OLDER
-from spinney_mobile.motes.mote import Mote
+from spinney_mobile.motes.mote import AWAKE_SECONDS, IN_REACH_SECONDS, Mote
 from spinney_mobile.motes.programs import Wanted
 from spinney_mobile.motes.table import Plan
 
@@ -55,3 +58,17 @@ def test_its_recorded_adverts_are_samples_where_nobody_asks_it_and_presence_wher
     assert devices.take(HEARD) is None
     (seen,) = devices.seen()
     assert (seen.decoder, seen.battery) == ("spinney", 0.83)
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_a_mote_that_sleeps_is_dialled_only_in_the_moment_in_which_it_is_heard(sleeps: bool) -> None:
+    info = Info.decode(INFO)
+    mote = Mote(ADDRESS, Identity("hut"), AdvertPolicy())
+    mote.told(replace(info, flags=info.flags | (InfoFlag.SLEEPS if sleeps else InfoFlag(0)) | InfoFlag.ADVERT_MODES))
+    mote.want(Wanted(), 0.0)
+    mote.plan = Plan()
+    mote.hear(-60, None, 100.0, Mode.OPEN, None)
+    assert mote.reason(100.0 + AWAKE_SECONDS, 0.0) == "adverts"
+    later = mote.reason(100.0 + IN_REACH_SECONDS, 0.0)
+    assert later == (None if sleeps else "adverts")
+    assert mote.reason(101.0 + IN_REACH_SECONDS, 0.0) is None
