@@ -95,7 +95,11 @@ SLEEPY = {"deep_sleep": True, "sample_interval_s": 30, "advert_fast_ms": 1000, "
 
 
 def test_a_mote_that_sleeps_again_at_once_is_connected_to_when_it_is_heard_next(tmp_path: Path) -> None:
-    assert play(tmp_path, (info, "hut", "--seconds", "35"), awake_ms=200, **SLEEPY) == [0]
+    async def scene(there: Scene) -> int:
+        await until(lambda: there.mote.counts["deep sleeps"] > 0)
+        return await call(info, "hut", "--seconds", "35")
+
+    assert on_air(tmp_path, scene, awake_ms=200, **SLEEPY) == 0
 
 
 def test_a_mote_that_is_gone_when_it_is_called_is_called_again(tmp_path: Path) -> None:
