@@ -21,6 +21,7 @@ from .activations import Activations
 from .active import ActiveFilter
 from .announcing import Announcer
 from .battery import battery
+from .credentials import bind_keys
 from .dead_letters import DeadLetters
 from .deciding import Decider
 from .decode import Registry
@@ -93,7 +94,8 @@ class Broker:
         self._battery_at = self.started
         kept = survived(outbox)
         motes = any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
-        self.devices = DeviceTable(registry or Registry.installed(motes), settings.devices, settings.device)
+        keys = bind_keys(settings.devices.bindkeys)
+        self.devices = DeviceTable(registry or Registry.installed(motes), settings.devices, settings.device, keys)
         self.leases = Leases(settings.client)
         self.whereabouts = Whereabouts(settings.place, clock=clock)
         self.locating = Locating(settings, self.whereabouts, lambda: self.devices.of)
@@ -148,7 +150,7 @@ class Broker:
         if isinstance(one, AcquireMotes):
             self.acquirers.add(self.pushing.make(one))
         else:
-            self.acquirers.add(made(name_of(one), lambda: make(one, self._clock)))
+            self.acquirers.add(made(name_of(one), lambda: make(self.pushing.hearing(one), self._clock)))
 
     async def configure(self, settings: Settings) -> None:
         """Take over what may change while it runs: devices, and acquirers but for motes. One after another."""
@@ -172,7 +174,7 @@ class Broker:
     def _configure_devices(self, settings: Settings) -> None:
         """Sources that are called otherwise now, or not taken, or hidden by a rule with what they are now, are over."""
         before = self.devices.sources
-        self.devices.configure(settings.devices, settings.device)
+        self.devices.configure(settings.devices, settings.device, bind_keys(settings.devices.bindkeys))
         announced = set(self.announcer.sources)
         hidden = self.telling.hidden(announced, self._clock())
         self._over = announced & ((self._over | before) - self.devices.sources | hidden)
@@ -186,7 +188,7 @@ class Broker:
     def heard(self, heard: Heard) -> str | None:
         """Something that has to be decoded; why it is refused, if it is and somebody can be told."""
         is_presence = self.pushing.heard(heard)
-        sample = self.devices.take(heard)
+        sample = self.devices.take(heard, over_gatt=is_presence)
         if is_presence:
             self.present(self.devices.of.source(heard.address))
         elif sample is not None:
@@ -242,7 +244,7 @@ class Broker:
     def described(self, info: MoteInfo) -> None:
         """What a mote says of itself."""
         self.present(info.source)
-        self.devices.describe(info.address, info.name, Description(info.rows, info.boot, info.sequence))
+        self.devices.describe(info.address, info.name, Description(info.rows, info.boot, info.sequence), info.battery)
         if info.source in self.announcer:
             abilities = {**info.abilities, **self.locating.abilities}
             self.announcer.describe(info.source, self.telling.told(info.source, abilities), self._steady())
@@ -325,7 +327,7 @@ class Broker:
         wall = self._clock()
         place = self.telling.place(wall)
         self.announcer.move(place, now, is_coarse=place != self.whereabouts.at(wall))
-        silent = self.announcer.silent(now)
+        silent = {*self.announcer.silent(now), *(one for one in self.pushing.closed if one in self.announcer)}
         for source in silent:
             self._leave(source)
         if self._leaving:

@@ -1,9 +1,55 @@
-"""Passwords and certificates that settings name: read, or said which of them will not do, and why."""
+"""Passwords, certificates and keys that settings name: read, or said which of them will not do, and why."""
 
 from __future__ import annotations
 
+import re
 import ssl
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final
+
+from spinney.errors import SpinneyError
+
+MAX_KEYS_BYTES: Final = 1 << 20
+"""Of a file of bind keys."""
+OTHERS: Final = 0o077
+"""Of a file's mode: that others may read it."""
+_KEY: Final = re.compile("[0-9A-Fa-f]{32}")
+
+
+class BindKeysError(SpinneyError, ValueError):
+    """A file of bind keys that will not do, and why; no key is in it."""
+
+
+def bind_keys(file: Path | None) -> Mapping[str, str]:
+    """By address, from a file that only its user may read; BindKeysError."""
+    if file is None:
+        return {}
+    try:
+        if file.stat().st_mode & OTHERS:
+            raise BindKeysError(f"devices.bindkeys {file}: others can read it: chmod 600 {file}")
+        with file.open("rb") as opened:
+            content = opened.read(MAX_KEYS_BYTES + 1)
+        if len(content) > MAX_KEYS_BYTES:
+            raise BindKeysError(f"devices.bindkeys {file}: more than {MAX_KEYS_BYTES} bytes")
+        devices = tomllib.loads(content.decode()).get("device", [])
+    except OSError as error:
+        raise BindKeysError(f"devices.bindkeys {file}: {_reason(error)}") from None
+    except ValueError as error:
+        if isinstance(error, BindKeysError):
+            raise
+        raise BindKeysError(f"devices.bindkeys {file}: it is no TOML") from None
+    if not isinstance(devices, list):
+        raise BindKeysError(f"devices.bindkeys {file}: expected [[device]] tables")
+    return dict(_pair(file, index, device) for index, device in enumerate(devices))
+
+
+def _pair(file: Path, index: int, device: Any) -> tuple[str, str]:
+    match device:
+        case {"address": str(address), "bindkey": str(key)} if _KEY.fullmatch(key):
+            return address, key
+    raise BindKeysError(f"devices.bindkeys {file}: [[device]] {index + 1} needs address, and bindkey of 32 hex digits")
 
 
 def password_of(section: str, file: Path | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -15,10 +15,11 @@ _MAC: Final = re.compile("[0-9A-F]{2}(:[0-9A-F]{2}){5}")
 
 
 class DeviceSettings:
-    """Of all devices: the rules, and the `[[device]]` of each that has one."""
+    """Of all devices: the rules, the `[[device]]` of each that has one, and bind keys by address."""
 
-    def __init__(self, rules: Devices, listed: Sequence[Device]) -> None:
+    def __init__(self, rules: Devices, listed: Sequence[Device], keys: Mapping[str, str]) -> None:
         self._rules = rules
+        self._keys = {normal(address): key for address, key in keys.items()}
         self._listed = {normal(device.address): device for device in listed}
         self._of_source = {self.source(device.address): device for device in listed}
 
@@ -29,6 +30,12 @@ class DeviceSettings:
     def of_source(self, source: str) -> Device | None:
         """The same by what its samples are published as."""
         return self._of_source.get(source)
+
+    def bindkey(self, address: str) -> bytes | None:
+        """By which its adverts are encrypted; that of its `[[device]]` counts before that of the file of keys."""
+        settings = self.listed(address)
+        key = (settings.bindkey if settings else None) or self._keys.get(normal(address))
+        return None if key is None else bytes.fromhex(key)
 
     def source(self, address: str) -> str:
         """What a device's samples are published as: the name that settings give, else the address.

@@ -14,6 +14,7 @@ from spinney.identity import CONTENT_SECONDS
 
 from .battery import battery_of
 from .decode import Decoded, DecodeError, Registry
+from .decode.decoder import KeyMissing, WrongKey
 from .decode.registry import Entry
 from .decode.spinney import Description, Spinney
 from .device_settings import DeviceSettings, place_of
@@ -58,6 +59,8 @@ class Seen:
     allowed: bool = False
     values: Mapping[str, Any] = field(default_factory=dict)
     """Of its last sample."""
+    battery: float | None = None
+    """Its own, 0 to 1, as it said last."""
     error: str | None = None
     """Why its last advert could not be used."""
     hints: Sequence[str] = ()
@@ -90,18 +93,24 @@ class _State:
 class DeviceTable:
     """All devices. `take` is synchronous and quick: most adverts are repeats, and those are not decoded."""
 
-    def __init__(self, registry: Registry, rules: Devices | None = None, listed: Sequence[Device] = ()) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        rules: Devices | None = None,
+        listed: Sequence[Device] = (),
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
         self.registry = registry
         self.counts: Counter[str] = Counter()
-        """Heard, repeats, unknown, undecodable, replayed, presence, refused (not allowed), unbelieved (times),
-        sampled, forgotten."""
+        """Heard, repeats, unknown, undecodable (of them: no key, wrong key), replayed, presence, refused (not allowed),
+        unbelieved (times), sampled, forgotten."""
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._addresses: dict[str, str] = {}
-        self.configure(rules or Devices(), listed)
+        self.configure(rules or Devices(), listed, keys)
 
-    def configure(self, rules: Devices, listed: Sequence[Device]) -> None:
-        """Other rules and devices, from now on."""
-        self.of = DeviceSettings(rules, listed)
+    def configure(self, rules: Devices, listed: Sequence[Device], keys: Mapping[str, str] | None = None) -> None:
+        """Other rules, devices and bind keys (by address), from now on."""
+        self.of = DeviceSettings(rules, listed, keys or {})
         """What settings say of each."""
         self._addresses.clear()
         for address, state in self._states.items():
@@ -109,19 +118,23 @@ class DeviceTable:
 
     # ---- what is heard
 
-    def take(self, heard: Heard) -> Sample | None:
-        """The sample that it is; None for a repeat, and for what is not known or not wanted."""
+    def take(self, heard: Heard, *, over_gatt: bool = False) -> Sample | None:
+        """The sample that it is; None for a repeat, and for what is not known or not wanted.
+
+        With `over_gatt` its samples come another way, and an advert that cannot be opened is presence like any other.
+        """
         state = self._state(heard)
         self._note(state.seen, heard)
         if heard.values is not None:
             return self._take_values(state, heard)
         if self._is_repeat(state, heard):
             return None
-        decoded = self._decode(state, heard)
+        decoded = self._decode(state, heard, over_gatt=over_gatt)
         if decoded is None or self._is_old(state, heard, decoded):
             return None
         state.seen.error = None
         state.seen.values = decoded.values
+        state.seen.battery = battery_of(decoded.values) if "battery" in decoded.values else state.seen.battery
         if decoded.presence or not decoded.values:
             self.counts["presence"] += 1
             return None
@@ -178,15 +191,14 @@ class DeviceTable:
 
     # ---- adverts
 
-    def _decode(self, state: _State, heard: Heard) -> Decoded | None:
+    def _decode(self, state: _State, heard: Heard, *, over_gatt: bool) -> Decoded | None:
         if state.unknown_until > heard.time and state.shape == _shape(heard):
             self.counts["unknown"] += 1
             return None
         try:
             found = self.registry.decode(heard, state.key, state.entry)
         except DecodeError as error:
-            self.counts["undecodable"] += 1
-            state.seen.error = str(error)
+            self._undecodable(state, error, over_gatt=over_gatt)
             return None
         if found is None:
             self._unknown(state, heard)
@@ -197,6 +209,15 @@ class DeviceTable:
             state.unknown_until = 0.0
             self._settle(heard.address, state)
         return found[1]
+
+    def _undecodable(self, state: _State, error: DecodeError, *, over_gatt: bool) -> None:
+        if over_gatt and isinstance(error, KeyMissing):
+            self.counts["presence"] += 1
+            return
+        self.counts["undecodable"] += 1
+        self.counts["no key"] += isinstance(error, KeyMissing)
+        self.counts["wrong key"] += isinstance(error, WrongKey)
+        state.seen.error = str(error)
 
     def _unknown(self, state: _State, heard: Heard) -> None:
         self.counts["unknown"] += 1
@@ -303,7 +324,9 @@ class DeviceTable:
     def _settle(self, address: str, state: _State) -> None:
         """What the settings say of a device, worked out once and not for each advert."""
         settings = state.settings = self.of.listed(address)
-        state.key = bytes.fromhex(settings.bindkey) if settings and settings.bindkey else None
+        key = self.of.bindkey(address)
+        if key != state.key:
+            state.key, state.counter = key, None  # under another key it counts from the beginning
         state.source = state.seen.source = self.of.source(address)
         state.seen.place = place_of(settings)
         self._addresses[state.source] = address
@@ -317,10 +340,11 @@ class DeviceTable:
 
     # ---- for others
 
-    def describe(self, address: str, name: str, description: Description) -> None:
+    def describe(self, address: str, name: str, description: Description, battery: float | None = None) -> None:
         """What a mote has said of itself, so that its adverts can be told as its samples, and people know it."""
         if (state := self._states.get(address)) is not None:
             state.seen.name = name
+            state.seen.battery = state.seen.battery if battery is None else battery
         for entry in self.registry.entries:
             if isinstance(entry.decoder, Spinney):
                 entry.decoder.describe(address, description)
@@ -333,6 +357,11 @@ class DeviceTable:
     def seen(self) -> list[Seen]:
         """Every device, the one heard last first."""
         return [state.seen for state in reversed(self._states.values())]
+
+    def battery(self, source: str) -> float | None:
+        """A source's own, 0 to 1, as its adverts or its mote said last."""
+        state = self._states.get(self._addresses.get(source, ""))
+        return None if state is None else state.seen.battery
 
     def abilities(self, source: str) -> Mapping[str, Ability]:
         """What each attribute of a source can be, by its decoder; empty where there is none."""

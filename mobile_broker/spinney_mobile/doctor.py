@@ -21,8 +21,11 @@ from spinney.client.link import Event, Granted, Link, Lost, Opened, Refused
 
 from .acquire import make, name_of
 from .acquire.serial import find_port
+from .credentials import BindKeysError, bind_keys
 from .foreign_access import password_in
+from .listing import adverts
 from .loop_handover import LoopHandover
+from .pages import named
 from .samples import AcquirerError
 from .settings import AcquireBle, AcquireMotes, AcquireMqtt, AcquireReplay, AcquireSerial, AnyAcquire, Settings
 
@@ -53,7 +56,7 @@ class Finding:
 
 async def examine(settings: Settings, running: Mapping[str, Any] | None = None) -> list[Finding]:
     """All findings, in the order in which to mend them. `running`: the status of the broker that runs, if one does."""
-    found = [*_system(settings), *_acquirers(settings), *_broker(running)]
+    found = [*_system(settings), *_acquirers(settings), *_bind_keys(settings), *_broker(running)]
     if settings.cloud.url is None:
         found.append(
             Finding("cloud", "note", "none is set: everything stays here", "set cloud.url to send readings up")
@@ -123,6 +126,15 @@ def _output(*command: str) -> str | None:
 # ---- what is heard ----------------------------------------------------------------------------------------------
 
 
+def _bind_keys(settings: Settings) -> Iterator[Finding]:
+    file = settings.devices.bindkeys
+    if file is not None:
+        try:
+            yield Finding("bind keys", "good", f"{len(bind_keys(file)):,} in {file}")
+        except BindKeysError as error:
+            yield Finding("bind keys", "bad", str(error), "spinney mote key writes such a file")
+
+
 def _acquirers(settings: Settings) -> Iterator[Finding]:
     wanted = [each for each in settings.acquire if each.enabled]
     if not wanted:
@@ -162,6 +174,9 @@ def _broker(running: Mapping[str, Any] | None) -> Iterator[Finding]:
     for one in running["acquirers"]:
         if one["error"] is not None:
             yield Finding(f"running {one['name']}", "bad" if one["state"] == "failed" else "note", one["error"])
+    for one in running["sources"]:
+        if one["mote"] is not None and one["mote"].get("adverts_note"):
+            yield Finding(f"mote {named(one)}", "note", adverts(one["mote"]))
 
 
 def _bluetooth(platform: str) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from .acquire import Acquirers, made, make, name_of
+from .credentials import bind_keys
 from .decode import Registry
 from .devices import DeviceTable
 from .pages import ago, named, place, shown, since, size
@@ -15,6 +16,11 @@ from .samples import Heard, Sample
 from .settings import AcquireMotes, Settings
 
 _LONGEST_VALUES: Final = 60
+_ADVERTS: Final = {
+    "open": "advertises its readings",
+    "encrypted": "advertises its readings encrypted",
+    "presence": "advertises no readings",
+}
 
 
 class _Scan:
@@ -33,7 +39,8 @@ class _Scan:
 
 async def scan(settings: Settings, seconds: float) -> tuple[list[dict[str, Any]], list[str]]:
     """All devices that the settings' acquirers hear in this time; and which acquirers fail, and why."""
-    devices = DeviceTable(Registry.installed(), settings.devices, settings.device)
+    keys = bind_keys(settings.devices.bindkeys)
+    devices = DeviceTable(Registry.installed(), settings.devices, settings.device, keys)
     acquirers = Acquirers(_Scan(devices))
     for each in settings.acquire:
         if each.enabled and not isinstance(each, AcquireMotes):
@@ -102,10 +109,16 @@ def mote(source: Mapping[str, Any]) -> Iterator[str]:
     if of is not None:
         state = "connected" if of["connected"] else "waits to be connected" if of["waiting"] else "not connected"
         asleep = "" if of["sampling"] else ", not sampling"
-        yield f"{named(source)}: {state}, {of['filters']:,} filters on it{asleep}"
+        yield f"{named(source)}: {state}, {of['filters']:,} filters on it{asleep}, {adverts(of)}"
         for each in of["here"]:
             more = f" and {each['count'] - 1:,} more" if each["count"] > 1 else ""
             yield f"  here: {each['text']}{more}: {each['why']}"
+
+
+def adverts(of: Mapping[str, Any]) -> str:
+    """What a mote advertises, and why that is not what is set here, if so."""
+    note = f" ({of['adverts_note']})" if of.get("adverts_note") else ""
+    return f"{_ADVERTS[of.get('adverts', 'open')]}{note}"
 
 
 def _cloud(uplink: Mapping[str, Any]) -> str:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from spinney import TRUE, ContentSubscription, Knowledge, Known
 from spinney.expression import Value
+from spinney.mote.adverts import Mode
 from spinney.publication import RESERVED
 
 from .acquire import name_of
 from .active import ActiveFilter
 from .device_settings import place_of
 from .devices import DeviceTable
-from .motes import Identity, MoteInfo, Motes
+from .motes import AdvertPolicy, Identity, MoteInfo, Motes
 from .samples import CELL, HEARD, Acquirer, Digest, Heard
-from .settings import AcquireBle, AcquireMotes, Settings
+from .settings import AcquireBle, AcquireMotes, AnyAcquire, Settings
 
 EVERYTHING: Final = ActiveFilter("everything", "content", ContentSubscription(filter=TRUE), TRUE)
 """In place of all filters, where only this broker may decide: the mote sends every sample."""
+EVERY_SAMPLE: Final = ActiveFilter.local("every sample", TRUE)
+"""In place of content filters, where every sample is wanted here, whatever the cloud wants."""
 PRIVATE: Final = "a private rule may stop or change its readings"
+SENDS_ALL: Final = "the mote sends every sample"
 _TYPES: Final = {float: "number", str: "string", bool: "boolean"}
 _NOT_THE_MOTES: Final = ("lat", "long", CELL, HEARD, "raw")
 """Attributes that are added here, unless constants say which; the mote must not take them for missing."""
@@ -86,6 +92,7 @@ class Pushing:
             adapter=settings.adapter,
             addresses=settings.addresses,
             connections=settings.connections,
+            policy=_policy(self._host.settings),
             adapters={name_of(one): one.adapter for one in adverts},
             kept=self._kept,
             keep=self._keep,
@@ -93,6 +100,12 @@ class Pushing:
         )
         self.add(motes)
         return motes
+
+    def hearing(self, settings: AnyAcquire) -> AnyAcquire:
+        """Settings of an acquirer, as motes need them: the adverts of a quiet mote are all equal, and must be told."""
+        if isinstance(settings, AcquireBle) and settings.duplicates is None:
+            return replace(settings, duplicates=_has_motes(self._host.settings))
+        return settings
 
     @property
     def sources(self) -> Collection[str]:
@@ -115,9 +128,20 @@ class Pushing:
         """Of a source that is a mote: what is on it, and what stays here and why."""
         motes = self._known.get(source)
         health = None if motes is None else motes.health(source)
-        if health is None or not self._host.may_use(source) or not self._host.is_private(source):
+        if health is None or not self._host.may_use(source):
             return health
-        return {**health, "here": dict.fromkeys(self._host.wanted(), PRIVATE)}
+        wanted = self._host.wanted()
+        if self._host.is_private(source):
+            return {**health, "here": dict.fromkeys(wanted, PRIVATE)}
+        if not wants_every_sample(self._host.settings):
+            return health
+        contents = [digest for digest, one in wanted.items() if one.kind != "state"]
+        return {**health, "here": {**health["here"], **dict.fromkeys(contents, SENDS_ALL)}}
+
+    @property
+    def closed(self) -> Collection[str]:
+        """Sources whose motes give us nothing, since they let others write only."""
+        return {source for motes in self._motes for source in motes.closed}
 
     def add(self, motes: Motes) -> None:
         """Motes that somebody else has made."""
@@ -173,10 +197,31 @@ class Pushing:
         if not host.may_use(source):
             motes.release(source)
             return
-        filters = host.wanted()
-        if filters and host.is_private(source):
-            filters = {EVERYTHING.digest: EVERYTHING}
-        motes.want(source, filters, known(source, host.constants(source)), host.epoch(source))
+        motes.want(source, self._filters(source), known(source, host.constants(source)), host.epoch(source))
+
+    def _filters(self, source: str) -> Mapping[Digest, ActiveFilter]:
+        wanted, wants_all = self._host.wanted(), wants_every_sample(self._host.settings)
+        if (wanted or wants_all) and self._host.is_private(source):
+            return {EVERYTHING.digest: EVERYTHING}
+        if not wants_all:
+            return wanted
+        states = {digest: one for digest, one in wanted.items() if one.kind == "state"}
+        return {**states, EVERY_SAMPLE.digest: EVERY_SAMPLE}
+
+
+def _has_motes(settings: Settings) -> bool:
+    return any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
+
+
+def _policy(settings: Settings) -> AdvertPolicy:
+    wanted, after = settings.motes.adverts, settings.motes.open_after
+    mode = None if wanted == "leave" else Mode[wanted.upper()]
+    return AdvertPolicy(mode, None if after is None else math.ceil(after))
+
+
+def wants_every_sample(settings: Settings) -> bool:
+    """Whether this broker passes on all that is measured: then motes hold nothing back from it."""
+    return settings.send == "all" or settings.home_assistant.url is not None
 
 
 def known(source: str, constants: Mapping[str, Value]) -> Known:

@@ -16,10 +16,11 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SHOWN_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_MAX_SECONDS = 365 * 86400
 _SHOWN_BYTES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """A kind of value. `read` raises ValueError, whose words say more than `expected` where there are any."""
 
@@ -51,6 +52,13 @@ def _number(value: Any) -> float:
 def _seconds(value: Any) -> float:
     seconds = _scaled(value, _SECONDS)
     if seconds <= 0:
+        raise ValueError
+    return seconds
+
+
+def _seconds_or_never(value: Any) -> float:
+    seconds = _scaled(value, _SECONDS)
+    if not 0 <= seconds <= _MAX_SECONDS:
         raise ValueError
     return seconds
 
@@ -105,6 +113,7 @@ def _parsed(parser: Callable[[str], object]) -> Callable[[Any], str]:
 
 
 Seconds = Annotated[float, Kind("a time above 0, such as 90, 10m or 7d", _seconds, _SHOWN_SECONDS)]
+SecondsOrNever = Annotated[float, Kind("0, or a time up to 365d, such as 10m or 6h", _seconds_or_never, _SHOWN_SECONDS)]
 Bytes = Annotated[int, Kind("a size above 0, such as 4096 or 64MiB", _bytes, _SHOWN_BYTES)]
 Count = Annotated[int, Kind("a whole number above 0", _between(1, 2**53, whole=True))]
 Whole = Annotated[int, Kind("a whole number, 0 or above", _between(0, 2**53, whole=True))]

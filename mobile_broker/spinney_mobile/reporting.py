@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_REASONS: Final = 20
 """Of one mote, shown."""
+_SHOWN_OF_MOTES: Final = ("connected", "waiting", "filters", "sampling", "adverts", "adverts_note")
 _ALWAYS_COUNTED: Final = (
     *("sampled", "repeated", "late", "sent", "spared", "bytes_sent", "bytes_spared"),
     *("unneeded", "bytes_unneeded"),
@@ -80,7 +81,7 @@ def _mote(health: Mapping[str, Any] | None, wanted: Mapping[Digest, ActiveFilter
         if digest in wanted:
             reasons.setdefault(why, []).append(wanted[digest])
     here = [{"why": why, "count": len(those), "text": those[0].text} for why, those in reasons.items()]
-    shown = {name: health[name] for name in ("connected", "waiting", "filters", "sampling")}
+    shown = {name: health[name] for name in _SHOWN_OF_MOTES}
     return {**shown, "here": here[:MAX_REASONS]}
 
 
@@ -93,6 +94,7 @@ def _source(broker: Broker, name: str, seen: Seen | None) -> SourceStatus:
     if sample is not None:
         status.acquirer, status.battery, status.values = sample.acquirer, sample.battery, sample.values
         status.rssi = status.rssi if sample.rssi is None else sample.rssi
+    status.battery = broker.devices.battery(name) if status.battery is None else status.battery
     status.place = broker.locating.own(name, sample) or None
     status.error = broker.pushing.trouble(name) or status.error
     status.units = broker.announcer.units(name)

@@ -23,6 +23,7 @@ from .quantities import (
     Port,
     Positive,
     Seconds,
+    SecondsOrNever,
     ServerUrl,
     Share,
     SubscriptionText,
@@ -71,8 +72,8 @@ class AcquireBle(Acquire):
     """hci0 for instance; the system's first unless given."""
     mode: Literal["active", "passive"] = "active"
     """passive asks nothing of the sensors and saves their batteries; BlueZ needs --experimental for it."""
-    duplicates: bool = False
-    """true: BlueZ tells each advert again even if nothing in it has changed; costs processor time."""
+    duplicates: bool | None = None
+    """true: BlueZ tells equal adverts again, too, which costs processor time; none: where motes are connected to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +205,18 @@ class Devices:
     """known: all that a decoder understands; listed: only those with a [[device]], or by these patterns."""
     patterns: tuple[str, ...] = ()
     """Addresses or names with * and ?, taken beside the listed ones."""
+    bindkeys: Path | None = None
+    """A file of bind keys, as `spinney mote key` writes it, for encrypted adverts; only this user may read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Motes:
+    """What the Spinney motes that this broker owns advertise."""
+
+    adverts: Literal["presence", "encrypted", "open", "leave"] = "presence"
+    """presence: no readings; encrypted: for who has the bind key; open: for all; leave: as it is."""
+    open_after: SecondsOrNever | None = None
+    """Without our visits for so long a mote leaves presence; 0: never. As its mote.toml says (6h) unless given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +380,7 @@ class Settings:
     acquire: tuple[AnyAcquire, ...] = (AcquireBle(), AcquireMotes())
     devices: Devices = Devices()
     device: tuple[Device, ...] = ()
+    motes: Motes = Motes()
     place: Place = Place()
     rule: tuple[Rule, ...] = ()
     outbox: Outbox = Outbox()

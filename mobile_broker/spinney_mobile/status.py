@@ -35,8 +35,9 @@ class SourceStatus:
     place: Mapping[str, Any] | None = None
     """Its own, if it is not just where this broker is."""
     mote: Mapping[str, Any] | None = None
-    """Of a mote: connected, waiting (to be), filters (on it), sampling; and in here why others stay here: why, count,
-    and the text of the first."""
+    """Of a mote: connected, waiting (to be), filters (on it), sampling; adverts (open, encrypted, presence) and, where
+    they are not as set here, adverts_note with the reason; and in here why other filters stay here: why, count, and the
+    text of the first."""
 
 
 @dataclass(slots=True)

@@ -172,7 +172,18 @@ def test_a_missing_file_is_said() -> None:
 def test_the_sample_is_valid_as_it_stands() -> None:
     assert tomllib.loads(sample_config()) == {
         name: {}
-        for name in ("cloud", "devices", "place", "outbox", "local", "web", "home_assistant", "watchdog", "logging")
+        for name in (
+            "cloud",
+            "devices",
+            "motes",
+            "place",
+            "outbox",
+            "local",
+            "web",
+            "home_assistant",
+            "watchdog",
+            "logging",
+        )
     }
 
 

@@ -64,7 +64,6 @@ def test_until_it_is_described_it_is_there_and_no_more() -> None:
         ("it was rounded", heard("4000050285081a01"), (TEMPERATURE, DOOR)),
         ("another unit", heard(), (AttributeRow("temp", "F", 1, 10, 0, 9, 0x02), DOOR)),
         ("it cannot be read", heard(""), (TEMPERATURE,)),
-        ("it is encrypted", heard("41000102030405060708090a"), (TEMPERATURE,)),
     ],
 )
 def test_presence_only(why: str, heard: Heard, rows: tuple[AttributeRow, ...]) -> None:

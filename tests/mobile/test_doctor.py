@@ -24,6 +24,7 @@ from spinney_mobile.settings import (
     AcquireReplay,
     AcquireSerial,
     Cloud,
+    Devices,
     MqttTopic,
     Outbox,
     Settings,
@@ -133,6 +134,33 @@ def test_files_and_servers_of_acquirers_are_looked_at(tmp_path: Path) -> None:
     assert "cannot be read" in found["replay"].text
     assert found[f"mqtt mqtt://127.0.0.1:{port}"].state == "bad"
     assert not any("blue" in what for what in found)
+
+
+def test_the_file_of_bind_keys_is_looked_at_and_none_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "bindkeys.toml"
+    file.write_text(f'[[device]]\naddress = "C0:00:00:00:00:01"\nbindkey = "{"ab" * 16}"\n')
+    file.chmod(0o644)
+    settings = replace(at(tmp_path, None), devices=Devices(bindkeys=file))
+    found = findings(settings)["bind keys"]
+    assert found.state == "bad"
+    assert "chmod 600" in found.text
+    file.chmod(0o600)
+    found = findings(settings)["bind keys"]
+    assert (found.state, found.text) == ("good", f"1 in {file}")
+
+
+def test_a_mote_that_advertises_otherwise_than_set_is_a_note(tmp_path: Path) -> None:
+    mote = {"adverts": "open", "adverts_note": "its mote.toml says so"}
+    sources = [
+        {"name": "attic", "address": "A", "called": None, "mote": mote},
+        {"name": "hall", "address": "B", "called": None, "mote": {"adverts": "presence", "adverts_note": None}},
+        {"name": "door", "address": "C", "called": None, "mote": None},
+    ]
+    running = {"name": "roof", "version": "1", "problems": [], "acquirers": [], "sources": sources}
+    found = {one.what: one for one in asyncio.run(examine(at(tmp_path, None), running))}
+    assert found["mote attic"].state == "note"
+    assert found["mote attic"].text == "advertises its readings (its mote.toml says so)"
+    assert not {"mote hall", "mote door"} & found.keys()
 
 
 def test_a_serial_port_may_be_a_pattern_of_which_something_is_there(tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ from bumble.device import AdvertisingType
 from motes_kit import ADDRESS, HOT, SOURCE, another, listening, programs, until, wanted
 from radio_kit import Scene, connected, linked, on_air, pair
 
+from spinney_mobile.motes import AdvertPolicy
 from spinney_mobile.motes.mote import BLIND_LOOK_SECONDS, LOOK_SECONDS, MAX_RETRY_SECONDS
 from spinney_mobile.samples import Heard
 from spinney_tools.sim.mote import VirtualMote
 from spinney_tools.sim.radio import Radio
 
 EVERY = "temperature > -300"
+OPEN = AdvertPolicy(None)
+"""The mote goes on advertising its readings."""
 SENSOR = "D0:00:00:00:00:05"
 
 
@@ -64,10 +67,10 @@ def test_a_mote_that_is_not_ours_is_asked_what_it_is_and_left_alone(tmp_path: Pa
 
 def test_where_scan_responses_are_not_heard_motes_are_looked_at_at_intervals(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
-        async with listening() as before:
+        async with listening(policy=OPEN) as before:
             before.motes.want(SOURCE, wanted(HOT), epoch=1)
             await until(lambda: before.bits(HOT) == [False])
-        async with listening(kept=before.kept) as broker:
+        async with listening(kept=before.kept, policy=OPEN) as broker:
             broker.deaf_to_scans = True
             broker.motes.want(SOURCE, wanted(HOT), epoch=1)
             await until(lambda: broker.on_mote() == {HOT})
@@ -125,9 +128,23 @@ def test_another_makers_sensor_that_settings_take_for_a_mote_stays_a_sensor_and_
     on_air(tmp_path, play)
 
 
-def test_a_scan_response_that_is_told_again_with_later_adverts_is_no_news(tmp_path: Path) -> None:
+def test_an_advert_without_readings_needs_no_scan_response(tmp_path: Path) -> None:
     async def play(scene: Scene) -> None:
         async with listening() as broker:
+            await broker.puts_hot()
+            broker.deaf_to_scans, broker.old_scan = True, bytes.fromhex("51" + "00" * 11)
+            before = broker.motes.counts["connections"]
+            await asyncio.sleep(10 * BLIND_LOOK_SECONDS)
+            assert broker.motes.counts["connections"] == before
+            scene.readings["temperature"] = 30.0
+            await until(lambda: broker.bits(HOT) == [False, True], 10)
+
+    on_air(tmp_path, play)
+
+
+def test_a_scan_response_that_is_told_again_with_later_adverts_is_no_news(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        async with listening(policy=OPEN) as broker:
             broker.motes.want(SOURCE, wanted(HOT), epoch=1)
             await until(lambda: broker.bits(HOT) == [False])
             broker.deaf_to_scans, broker.old_scan = True, bytes.fromhex("51" + "00" * 11)

@@ -15,13 +15,15 @@ import pytest
 from clouds import Cloud
 from motes_kit import HOT, SOURCE, programs
 from radio_kit import OTHER, Scene, on_air
+from test_motes_adverts import mode, scanning
 from uplink_kit import REAL, fixed_cloud
 
 from spinney.client import Handle, Notification, Subscriber
+from spinney.mote.adverts import Mode
 from spinney_mobile.broker import Broker
 from spinney_mobile.outbox import Outbox
 from spinney_mobile.place import Fix
-from spinney_mobile.settings import AcquireBle, AcquireMotes, Place, Settings
+from spinney_mobile.settings import AcquireBle, AcquireMotes, Motes, Place, Settings
 from spinney_mobile.settings import Cloud as CloudSettings
 from spinney_tools.sim.clock import VirtualLoop
 
@@ -50,7 +52,7 @@ async def until(holds: Callable[[], object], what: str) -> None:
 
 @asynccontextmanager
 async def mobile(
-    folder: Path, name: str, cloud: Cloud, adapter: str = "hci0", *, place: bool = False
+    folder: Path, name: str, cloud: Cloud, adapter: str = "hci0", *, place: bool = False, motes: Motes | None = None
 ) -> AsyncIterator[Broker]:
     """A mobile broker, stopped at the end of the block as SIGTERM does it."""
     settings = Settings(
@@ -59,6 +61,7 @@ async def mobile(
         cloud=CloudSettings(url=f"mqtt://127.0.0.1:{cloud.port('MQTT')}"),
         acquire=(AcquireBle(adapter=adapter), AcquireMotes(adapter=adapter)),
         place=Place(kind="file", file=folder / "track") if place else Place(),
+        motes=motes or Motes(),
     )
     (folder / "track").touch()
     began = time.time()
@@ -118,7 +121,7 @@ class Reader:
         return [(one.why, (one.publication or {}).get("temperature")) for one in self.read()]
 
 
-def play(folder: Path, scenario: Callable[[Scene], Awaitable[None]], **settings: int) -> None:
+def play(folder: Path, scenario: Callable[[Scene], Awaitable[None]], **settings: int | str) -> None:
     folder.mkdir()
     on_air(folder, scenario, speed=1.0, **settings)
 
@@ -144,6 +147,37 @@ def test_a_subscription_made_in_the_cloud_changes_what_a_mote_transmits_within_t
             assert scene.life.ring.next & 0xFFFF <= 1 + 4, "a label each, and perhaps one that told the first bit"
             await asyncio.to_thread(handle.unsubscribe)
             await until(lambda: not programs(scene), "the filter to be withdrawn")
+
+    play(tmp_path / "mote", scenario)
+
+
+def test_on_the_air_is_nothing_of_an_owned_mote_unless_somebody_wants_it(tmp_path: Path, cloud: Cloud) -> None:
+    """As the issue has it: a scanner heard 201 readings, where one event had been wanted."""
+
+    async def scenario(scene: Scene) -> None:
+        async with (
+            scanning(scene) as scanner,
+            mobile(tmp_path, "edge", cloud) as broker,
+            Reader(cloud) as reader,
+        ):
+            await until(lambda: scanner.readings, "readings of a mote that nobody owns")
+            await until(lambda: is_owner(broker), "the lease of the mote")
+            await reader.subscribe(HOT)
+            await until(lambda: programs(scene), "the filter on the mote")
+            await until(lambda: mode(scene) is Mode.PRESENCE, "the mode")
+            scanner.readings.clear()
+            scanner.presences.clear()
+            taken, events = scene.life.samples, scene.life.ring.next
+            pace(20.0)
+            await until(lambda: scene.life.samples >= taken + 200, "200 samples")
+            assert scanner.readings == []
+            assert len(scanner.presences) > 20
+            assert scene.life.ring.next <= events + 1, "at most the first bit"
+            assert not reader.read()
+            scene.readings["temperature"] = 30.0
+            await until(lambda: reader.values() == [("enter", 30.0)], "the enter")
+            assert scanner.readings == []
+            assert SOURCE in broker.announcer
 
     play(tmp_path / "mote", scenario)
 
@@ -200,11 +234,14 @@ def test_an_hour_without_the_cloud_loses_no_state_of_a_mote(tmp_path: Path) -> N
     hot = [30.0, 20.0] * 6
 
     async def scenario(scene: Scene) -> None:
-        async with mobile(tmp_path, "edge", cloud) as broker, Reader(cloud) as reader:
+        motes = Motes(open_after=900.0)
+        async with mobile(tmp_path, "edge", cloud, motes=motes) as broker, Reader(cloud) as reader:
             await until(lambda: is_owner(broker), "the lease of the mote")
             await reader.subscribe(HOT)
             await until(lambda: programs(scene), "the filter on the mote")
             await until(lambda: not broker.outbox.log.count, "all stored")
+            await until(lambda: mode(scene) is Mode.PRESENCE, "the mode")
+            renewed = broker.pushing.counts()["adverts_set"]
             await asyncio.to_thread(cloud.stop)
             await until(lambda: not broker._is_connected(), "the loss of the link")
             began = pace(QUICKLY)
@@ -216,6 +253,8 @@ def test_an_hour_without_the_cloud_loses_no_state_of_a_mote(tmp_path: Path) -> N
             assert broker.outbox.log.count >= len(hot), "all of that waits"
             assert broker.announcer.sources == [SOURCE]
             assert programs(scene), "and the filter is where it was"
+            assert mode(scene) is Mode.PRESENCE, "its owner goes on renewing that"
+            assert broker.pushing.counts()["adverts_set"] >= renewed + 4
             await asyncio.to_thread(cloud.start)
             expected = [("enter" if one == 30.0 else "exit", one) for one in hot]
             await until(lambda: len(reader.read()) >= len(hot), "what happened meanwhile")
@@ -226,7 +265,7 @@ def test_an_hour_without_the_cloud_loses_no_state_of_a_mote(tmp_path: Path) -> N
             assert broker.outbox.status().dropped == 0
 
     with cloud.start():
-        play(tmp_path / "mote", scenario, sample_interval_s=10, advert_interval_ms=2000)
+        play(tmp_path / "mote", scenario, sample_interval_s=10, advert_interval_ms=2000, fallback="open")
 
 
 CELLS = {"a": (45.800, 10.0), "b": (45.830, 20.0), "c": (45.860, 25.0)}

@@ -68,6 +68,8 @@ def picture(**more: Any) -> Status:
                     "waiting": True,
                     "filters": 2,
                     "sampling": False,
+                    "adverts": "open",
+                    "adverts_note": "its mote.toml says so",
                     "here": [{"why": "the mote does not know lat", "count": 3, "text": "lat > 45"}],
                 },
             ),
@@ -176,7 +178,7 @@ def test_a_browser_draws_what_the_broker_says_and_asks_nobody_else(served: Serve
             ),
             "90 % of the readings were not sent, because nobody wants them (90.0 kB saved)",
             "WHEN NO2 > 40 UNTIL NO2 <= 30",
-            "waits to be connected, not sampling",
+            "waits to be connected, not sampling, advertises its readings (its mote.toml says so)",
             "lat > 45 and 2 more: the mote does not know lat",
         ):
             assert expected in text, text

@@ -8,13 +8,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from spinney.mote.advert import BTHOME, COMPANY
+from spinney.mote.protocol import SERVICE
 
 from ..decode.atc import SERVICE as ATC
 from ..decode.ruuvi import COMPANY as RUUVI
 from ..samples import Acquirer, AcquirerError, Heard, Sink
 from ..settings import AcquireBle
+from .service_data import ServiceData
 
 if TYPE_CHECKING:
     from bleak import BleakScanner
@@ -32,7 +35,7 @@ MAX_SETTLED: Final = 4096
 """Devices whose first advert has been passed on; beyond it the oldest waits again."""
 MAX_SETTLING: Final = 256
 """Devices whose first advert waits; beyond it they do not wait."""
-_FLAGS, _SERVICE_DATA, _MANUFACTURER = 0x01, 0x16, 0xFF
+_FLAGS, _SERVICE_DATA, _SERVICE_DATA_128, _MANUFACTURER = 0x01, 0x16, 0x21, 0xFF
 
 
 class BleAdverts(Acquirer):
@@ -46,6 +49,7 @@ class BleAdverts(Acquirer):
         """Adverts, scans, stops that failed."""
         self._settings = settings
         self._clock = clock
+        self._services = ServiceData()
         self._anew = asyncio.Event()
         self._sink: Sink | None = None
         self._settled: OrderedDict[str, None] = OrderedDict()
@@ -119,15 +123,9 @@ class BleAdverts(Acquirer):
     def _detected(self, device: BLEDevice, data: AdvertisementData) -> None:
         self.counts["adverts"] += 1
         self.last_heard = asyncio.get_running_loop().time()
-        heard = Heard(
-            self.name,
-            device.address.upper(),
-            self._clock(),
-            data.local_name,
-            data.rssi,
-            data.service_data,
-            data.manufacturer_data,
-        )
+        address = device.address.upper()
+        services = self._services.current(address, data.service_data, self.last_heard)
+        heard = Heard(self.name, address, self._clock(), data.local_name, data.rssi, services, data.manufacturer_data)
         if heard.address in self._settled or not self._must_settle(heard):
             self._pass(heard)
         else:
@@ -190,5 +188,6 @@ def _patterns() -> list[tuple[int, int, bytes]]:
     return [
         *((0, _FLAGS, bytes([flags])) for flags in (0x02, 0x04, 0x05, 0x06, 0x1A)),
         *((0, _SERVICE_DATA, start) for start in services),
+        (0, _SERVICE_DATA_128, UUID(SERVICE).bytes[::-1]),
         *((0, _MANUFACTURER, start) for start in makers),
     ]

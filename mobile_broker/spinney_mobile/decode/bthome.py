@@ -15,7 +15,7 @@ from .ccm import TAG_BYTES, mac, opened
 from .decoder import Decoded, DecodeError
 
 _UUID_LE: Final = b"\xd2\xfc"
-_ENCRYPTED: Final = 0x01
+ENCRYPTED: Final = 0x01
 _PLAIN: Final = b"\x40"
 _COUNTER_BYTES: Final = 4
 _SEAL_BYTES: Final = _COUNTER_BYTES + TAG_BYTES
@@ -62,8 +62,8 @@ class BTHome:
         if not data or data[0] & 0xE0 != 0x40:
             return None
         counter = None
-        if data[0] & _ENCRYPTED:
-            counter, data = _opened(data, mac(heard.address), key)
+        if data[0] & ENCRYPTED:
+            counter, data = opened_data(data, heard.address, key)
         try:
             advert = Advert.decode(data)
         except ProtocolError as error:
@@ -103,11 +103,11 @@ def _event(number: int, data: bytes) -> list[tuple[str, Value | None]]:
     return []
 
 
-def _opened(data: bytes, address: bytes, key: bytes | None) -> tuple[int, bytes]:
-    """The counter, and the service data as if it had not been encrypted."""
+def opened_data(data: bytes, address: str, key: bytes | None) -> tuple[int, bytes]:
+    """The counter, and the service data as if it had not been encrypted; DecodeError."""
     if len(data) <= 1 + _SEAL_BYTES:
         raise DecodeError(f"an encrypted BTHome advert of {len(data)} bytes is cut off")
     counter = data[-_SEAL_BYTES:-TAG_BYTES]
-    nonce = address + _UUID_LE + data[:1] + counter
+    nonce = mac(address) + _UUID_LE + data[:1] + counter
     plain = opened(key, nonce, data[1:-_SEAL_BYTES] + data[-TAG_BYTES:])
     return int.from_bytes(counter, "little"), _PLAIN + plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from .decoder import DecodeError
+from .decoder import DecodeError, KeyMissing, WrongKey
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESCCM
@@ -19,14 +19,14 @@ MAX_CIPHERS: Final = 256
 def opened(key: bytes | None, nonce: bytes, sealed: bytes, with_it: bytes | None = None) -> bytes:
     """The plain text of `sealed`, which ends with its tag; DecodeError if it is not what the key's owner sealed."""
     if key is None:
-        raise DecodeError("encrypted: set this device's bindkey")
+        raise KeyMissing("encrypted: set this device's bindkey")
     cipher = _cipher(key)
     from cryptography.exceptions import InvalidTag
 
     try:
         return cipher.decrypt(nonce, sealed, with_it)
     except InvalidTag:
-        raise DecodeError("encrypted with another key: check this device's bindkey") from None
+        raise WrongKey("encrypted with another key: check this device's bindkey") from None
 
 
 def mac(address: str) -> bytes:

@@ -29,6 +29,14 @@ class DecodeError(ValueError):
     """An advert of this decoder's format that cannot be used: why, and what to do."""
 
 
+class KeyMissing(DecodeError):
+    """It is encrypted, and nobody has said by which key."""
+
+
+class WrongKey(DecodeError):
+    """It is encrypted by another key, or was changed on its way."""
+
+
 class Decoder(Protocol):
     """Knows one format. What must be remembered from one advert to the next is remembered by DeviceTable."""
 

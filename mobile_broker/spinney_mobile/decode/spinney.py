@@ -2,7 +2,8 @@
 
 An advert is a sample only if it holds all of the mote's attributes exactly, which is known once the mote has been asked
 for its attributes. Until then, and otherwise, it is mere presence. Where nobody will ever ask, it is taken for what it
-is: as much of the sample as BTHome can say, under the low bits of its number.
+is: as much of the sample as BTHome can say, under the low bits of its number. A mote that advertises presence alone has
+no reading and no number in its adverts, and is never taken for a sample.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from spinney.expression import Value
-from spinney.mote.advert import BTHOME, COMPANY, OBJECTS, Advert, Reading, ScanData
+from spinney.mote.advert import BTHOME, COMPANY, OBJECTS, PRESENCE, Advert, Presence, Reading, ScanData
+from spinney.mote.adverts import Mode
 from spinney.mote.protocol import AttributeRow, ProtocolError
 
 from ..samples import Ability, Heard
-from .bthome import BTHome, values_of
+from .bthome import ENCRYPTED, BTHome, opened_data, values_of
 from .decoder import Decoded, DecodeError
 
 MAX_MOTES: Final = 1000
@@ -75,22 +77,45 @@ class Spinney:
             self._motes.popitem(last=False)
 
     def decode(self, heard: Heard, key: bytes | None) -> Decoded | None:
-        """None unless it is a mote: by its scan response, or because it has been described."""
-        del key  # a mote's adverts are never encrypted
+        """None unless it is a mote: by its presence, its scan response, or because it has been described."""
+        if PRESENCE in heard.services:
+            there = presence(heard)
+            battery = None if there is None else there.battery
+            return Decoded({} if battery is None else {"battery": float(round(100 * battery))}, presence=True)
         described = self._motes.get(heard.address)
         scan = scan_data(heard)
         if scan is None and described is None:
             return None
-        advert = _advert(heard.services.get(BTHOME))
-        if advert is None:
+        data = heard.services.get(BTHOME)
+        if not data:
             return Decoded({}, presence=True)
+        counter, advert = _advert(data, heard.address, key)
         if described is not None and scan is not None and scan.names(advert):
             values = described.values(advert.readings)
             if values is not None:
-                return Decoded(values, scan.sequence, None, *described.number(scan))
+                return Decoded(values, scan.sequence, counter, *described.number(scan))
         if not self._is_asked and scan is not None and scan.names(advert):
-            return Decoded(values_of(advert), scan.sequence, None, scan.boot, scan.sequence)
-        return Decoded(values_of(advert), presence=True)
+            return Decoded(values_of(advert), scan.sequence, counter, scan.boot, scan.sequence)
+        return Decoded(values_of(advert), counter=counter, presence=True)
+
+
+def presence(heard: Heard) -> Presence | None:
+    """What a mote says that advertises presence alone; None if this is another advert, or of a later version."""
+    data = heard.services.get(PRESENCE)
+    try:
+        return None if data is None else Presence.decode(data)
+    except ProtocolError:
+        return None
+
+
+def advert_mode(heard: Heard) -> Mode | None:
+    """What a mote advertises; None where its scan response alone was told."""
+    if PRESENCE in heard.services:
+        return Mode.PRESENCE
+    data = heard.services.get(BTHOME)
+    if not data:
+        return None
+    return Mode.ENCRYPTED if data[0] & ENCRYPTED else Mode.OPEN
 
 
 def scan_data(heard: Heard) -> ScanData | None:
@@ -105,22 +130,29 @@ def scan_data(heard: Heard) -> ScanData | None:
 
 
 def is_current(scan: ScanData, heard: Heard) -> bool:
-    """Whether a scan response is that of its advert: BlueZ goes on to tell an old one where none is heard."""
+    """Whether a scan response is that of its advert: BlueZ goes on to tell an old one where none is heard.
+
+    Of an advert that is encrypted nobody knows, and it is believed.
+    """
+    if (there := presence(heard)) is not None:
+        return there.table_crc == scan.table_crc
     data = heard.services.get(BTHOME)
     try:
-        return not data or scan.names(Advert.decode(data))
+        return not data or (advert := Advert.decode(data)).encrypted or scan.names(advert)
     except ProtocolError:
         return False
 
 
-def _advert(data: bytes | None) -> Advert | None:
-    if not data:
-        return None
+def _advert(data: bytes, address: str, key: bytes | None) -> tuple[int | None, Advert]:
+    """The counter if it is encrypted, and what it says; DecodeError."""
     try:
         advert = Advert.decode(data)
+        if not advert.encrypted:
+            return None, advert
+        counter, data = opened_data(data, address, key)
+        return counter, Advert.decode(data)
     except ProtocolError as error:
         raise DecodeError(str(error)) from None
-    return None if advert.encrypted else advert
 
 
 def _raw(row: AttributeRow, reading: Reading) -> int | None:

@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spinney.mote import Attribute, layout
-from spinney.mote.advert import ScanData
+from spinney.mote.advert import Presence, ScanData
+from spinney.mote.adverts import Mode
 from spinney.mote.protocol import AttributeRow, Info, InfoFlag
 
+from .adverts import AdvertPolicy, Adverts
 from .identity import Identity, attribute_names, attributes_of
 from .programs import Programs, Wanted
 from .table import Plan, Table
 
 IN_REACH_SECONDS: Final = 30.0
 """A mote that was not heard for so long is not connected to: it would not answer."""
+AWAKE_SECONDS: Final = 2.0
+"""The same of one that sleeps between samples."""
 LOOK_SECONDS: Final = 3600.0
 """The longest between two looks at a mote of ours whose scan responses say that nothing has happened."""
 BLIND_LOOK_SECONDS: Final = 30.0
@@ -28,6 +32,8 @@ UNWANTED_SECONDS: Final = 300.0
 """Wanted by nobody for so long, a mote is told to stop sampling; each switch is a write to its flash."""
 FIRST_RETRY_SECONDS: Final = 2.0
 MAX_RETRY_SECONDS: Final = 300.0
+SLEEPER_RETRY_SECONDS: Final = 60.0
+"""The longest for one that sleeps, whose few moments must not be missed."""
 AHEAD_SECONDS: Final = 2.0
 """A mote's clock that is so much ahead is set at once, and so are all when the broker's own has jumped by more."""
 MAX_REFUSALS: Final = 2
@@ -37,9 +43,10 @@ _VERSION: Final = 1
 class Mote:
     """What is known of it, wanted of it, and planned for it."""
 
-    def __init__(self, address: str, identity: Identity) -> None:
+    def __init__(self, address: str, identity: Identity, policy: AdvertPolicy) -> None:
         self.address = address
         self.identity = identity
+        self.adverts = Adverts(policy)
         self.called: str | None = None
         """As its adverts call it."""
         self.adapter: str | None = None
@@ -47,6 +54,8 @@ class Mote:
         self.rssi: int | None = None
         self.scan: ScanData | None = None
         """What its last scan response said, unless it has been connected to since."""
+        self.presence: Presence | None = None
+        """What its last advert said, if that had no reading, unless it has been connected to since."""
         self._missed = 0
         """Adverts on end without their scan response, since it was connected to: to do so, systems scan actively."""
         self.info: Info | None = None
@@ -104,17 +113,26 @@ class Mote:
         """By which it knows that a program is for it: by its own names."""
         return layout(attributes_of(self.rows, Identity(self.source)))
 
-    def hear(self, rssi: int | None, scan: ScanData | None, now: float) -> None:
+    def hear(
+        self, rssi: int | None, scan: ScanData | None, now: float, mode: Mode | None, presence: Presence | None
+    ) -> None:
         """An advert of it, with its scan response if that was heard."""
-        self.heard_at, self.rssi = now, rssi
+        self.heard_at, self.rssi, self.presence = now, rssi, presence
+        if mode is not None:
+            self.adverts.hear(mode)
         if scan is not None:
             self.scan = scan
-        self._missed = 0 if scan is not None else self._missed + 1
+        if presence is not None and not presence.clock_is_set:
+            self.clock_set = None
+        is_enough = scan is not None or presence is not None
+        self._missed = 0 if is_enough else self._missed + 1
 
     def told(self, info: Info) -> bool:
         """It has said all of itself; whether its attributes are others than before. UnusableMoteError."""
-        if self.info is None or info.boot != self.info.boot:
+        restarted = self.info is None or info.boot != self.info.boot
+        if restarted:
             self.clock_set = None
+        self.adverts.told(info, restarted=restarted)
         changed = tuple(info.attributes) != tuple(self.rows)
         self.info, self.rows = info, info.attributes
         self.names = attribute_names(info.attributes, self.identity)
@@ -132,15 +150,30 @@ class Mote:
         return self.refusals < MAX_REFUSALS and not self.is_none
 
     @property
+    def is_closed(self) -> bool:
+        """It lets nobody like us write, and its adverts have no reading: nothing can be had of it."""
+        return not self.is_heard_over_gatt and not self.is_none and self.adverts.mode is Mode.PRESENCE
+
+    @property
+    def sleeps(self) -> bool:
+        """Between its samples: then it can be connected to only in the moment in which it is heard."""
+        return self.info is not None and InfoFlag.SLEEPS in self.info.flags
+
+    @property
     def is_sampling(self) -> bool:
         """As it said last."""
         return self.info is not None and InfoFlag.SAMPLING_ON in self.info.flags
 
     # ---- when to connect
 
+    def is_in_reach(self, now: float) -> bool:
+        """Whether it was heard so lately that it would answer."""
+        reach = AWAKE_SECONDS if self.sleeps else IN_REACH_SECONDS
+        return self.heard_at is not None and now - self.heard_at <= reach
+
     def reason(self, now: float, wall: float) -> str | None:
         """Why to connect to it now, by the steady clock and the wall's; None if there is no reason, or no hope."""
-        if now < self.not_before or self.heard_at is None or now - self.heard_at > IN_REACH_SECONDS:
+        if now < self.not_before or not self.is_in_reach(now):
             return None
         if self.info is None:
             return "never asked"
@@ -154,10 +187,16 @@ class Mote:
             return "sampling"
         if self.wanted.filters and self.is_time_due(now, wall):
             return "time"
+        if self.adverts.is_due(self.info, now):
+            return "adverts"
         return self._news() or self._look(now)
 
     def _news(self) -> str | None:
-        """What its scan response says."""
+        """What its advert or its scan response says."""
+        if self.presence is not None:
+            if self.presence.table_crc != self.table.crc:
+                return "its table changed"
+            return "events" if self.presence.has_events else None
         if self.scan is None:
             return None
         if self.scan.table_crc != self.table.crc:
@@ -199,7 +238,7 @@ class Mote:
 
     def succeeded(self, now: float) -> None:
         """A connection has come to its end."""
-        self.visited_at, self.scan, self._missed = now, None, 0
+        self.visited_at, self.scan, self.presence, self._missed = now, None, None, 0
         self.failures, self.refusals, self.not_before, self.error = 0, 0, 0.0, None
         self.is_none = False
 
@@ -209,9 +248,10 @@ class Mote:
 
     def failed(self, why: str, now: float) -> None:
         """A connection has failed: the next one later, twice as late each time."""
-        self.scan = None
+        self.scan = self.presence = None
         self.error = why
-        self.not_before = now + min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self.failures, 16))
+        longest = SLEEPER_RETRY_SECONDS if self.sleeps else MAX_RETRY_SECONDS
+        self.not_before = now + min(longest, FIRST_RETRY_SECONDS * 2 ** min(self.failures, 16))
         self.failures += 1
 
     # ---- for pages
@@ -226,6 +266,8 @@ class Mote:
             "filters": len(self.table.held),
             "here": {} if self.plan is None else dict(self.plan.here),
             "sampling": self.is_sampling,
+            "adverts": self.adverts.mode.name.lower(),
+            "adverts_note": self.adverts.note,
             "error": self.error,
         }
 

@@ -1,8 +1,8 @@
 """Spinney motes over GATT: connected to only when there is something to do, and never more of them than slots allow.
 
-Adverts tell when: a mote's scan response has the CRC of its table and the number of its last event. Where scan
-responses are not heard, a mote is looked at at intervals. What the mote lets through comes as events, each of which is
-acknowledged only when it is in the outbox.
+Adverts tell when: a mote's scan response has the CRC of its table and the number of its last event; an advert without
+readings says as much itself. Where nothing of that is heard, a mote is looked at at intervals. What the mote lets
+through comes as events, each of which is acknowledged only when it is in the outbox.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from spinney.mote.link import MoteLink
 from spinney.mote.protocol import Event, Info, NotAMote, PairingNeeded
 
 from ..active import ActiveFilter
-from ..decode.spinney import is_current, scan_data
+from ..decode.spinney import advert_mode, is_current, presence, scan_data
 from ..device_settings import is_among
 from ..samples import Acquirer, Digest, Heard, Sink
-from .dialling import Dial, dial, hang_up, radio_errors
+from .adverts import AdvertPolicy
+from .dialling import Dial, Dialler, FellAsleep, dial, radio_errors
 from .identity import Identity, MoteInfo, UnusableMoteError, described
 from .joining import join
 from .mote import AHEAD_SECONDS, Mote
@@ -52,6 +53,7 @@ class Motes(Acquirer):
 
     `identify` gives what settings say of the device at an address that calls itself so; None if it is not allowed.
     `addresses` are those of motes whose scan responses may never be heard, or their names, as patterns.
+    `policy` is what motes of ours are to advertise.
     `kept` is what `keep` was given, by key, before the last restart.
     """
 
@@ -66,6 +68,7 @@ class Motes(Acquirer):
         addresses: Collection[str] = (),
         connections: int = CONNECTIONS,
         adapters: Mapping[str, str | None] | None = None,
+        policy: AdvertPolicy | None = None,
         kept: Mapping[str, bytes] | None = None,
         keep: Callable[[Mapping[str, bytes | None]], None] = lambda _: None,
         dial: Dial = dial,
@@ -82,9 +85,10 @@ class Motes(Acquirer):
         self._adapters = adapters or {}
         self._addresses = addresses
         self._connections = connections
+        self._policy = policy or AdvertPolicy()
         self._kept = {key: value for key, value in (kept or {}).items() if key.startswith(KEY)}
         self._keep = keep
-        self._dial = dial
+        self._dialler = Dialler(dial)
         self._sink: Sink | None = None
         self._motes: OrderedDict[str, Mote] = OrderedDict()
         self._sources: dict[str, str] = {}
@@ -99,7 +103,6 @@ class Motes(Acquirer):
         """Addresses and since when, the first first."""
         self._visits: dict[str, asyncio.Task[None]] = {}
         self._running: dict[str, Visit] = {}
-        self._dialling: dict[str | None, asyncio.Lock] = {}
         self._wake = asyncio.Event()
 
     @staticmethod
@@ -111,10 +114,10 @@ class Motes(Acquirer):
 
     def heard(self, heard: Heard) -> bool:
         """An advert, of whatever. True if its sample comes over GATT, so that the advert is mere presence."""
-        scan = scan_data(heard)
+        scan, there = scan_data(heard), presence(heard)
         mote = self._motes.get(heard.address)
         if mote is None:
-            if scan is None and KEY + heard.address not in self._kept and not self._is_named(heard):
+            if scan is None and there is None and KEY + heard.address not in self._kept and not self._is_named(heard):
                 return False
             mote = self._meet(heard)
             if mote is None:
@@ -122,7 +125,8 @@ class Motes(Acquirer):
         self._motes.move_to_end(heard.address)
         mote.called = heard.name or mote.called
         now = self.steady()
-        mote.hear(heard.rssi, scan if scan is not None and is_current(scan, heard) else None, now)
+        current = scan if scan is not None and is_current(scan, heard) else None
+        mote.hear(heard.rssi, current, now, advert_mode(heard), there)
         if heard.address not in self._visits:
             mote.adapter = self._adapter or self._adapters.get(heard.acquirer)
             if heard.address not in self._due:
@@ -208,7 +212,7 @@ class Motes(Acquirer):
         identity = self._identify(heard.address, heard.name)
         if identity is None or not self._make_room():
             return None
-        mote = self._motes[heard.address] = Mote(heard.address, identity)
+        mote = self._motes[heard.address] = Mote(heard.address, identity, self._policy)
         self._sources[identity.source] = heard.address
         kept = self._kept.get(KEY + heard.address)
         if kept is not None:
@@ -236,7 +240,8 @@ class Motes(Acquirer):
         """The mote has said what it is."""
         if mote.told(info):
             self.replan(mote)
-        self.on_info(described(info, mote.address, mote.identity))
+        if not mote.is_closed:
+            self.on_info(described(info, mote.address, mote.identity))
 
     def take(self, mote: Mote, events: list[Event]) -> None:
         """All events of one sample."""
@@ -357,18 +362,12 @@ class Motes(Acquirer):
         task.add_done_callback(lambda ended: self._ended(mote, ended))
 
     async def _visit(self, mote: Mote) -> None:
-        client = self._dial(mote.address, mote.adapter)
-        try:
-            async with self._dialling.setdefault(mote.adapter, asyncio.Lock()):  # adapters dial one at a time
-                await client.connect()
-            async with MoteLink(client) as link:
-                visit = self._running[mote.address] = Visit(mote, link, client, self)
-                try:
-                    await visit.run()
-                finally:
-                    del self._running[mote.address]
-        finally:
-            await hang_up(client)
+        async with self._dialler.connection(mote, self.steady) as client, MoteLink(client) as link:
+            visit = self._running[mote.address] = Visit(mote, link, client, self)
+            try:
+                await visit.run()
+            finally:
+                del self._running[mote.address]
 
     def _ended(self, mote: Mote, task: asyncio.Task[None]) -> None:
         """Whatever a mote, or what its samples bring about, raises ends this connection only."""
@@ -379,6 +378,8 @@ class Motes(Acquirer):
         now, error = self.steady(), task.exception()
         if error is None:
             mote.succeeded(now)
+        elif isinstance(error, FellAsleep):
+            self.counts["asleep"] += 1
         else:
             self._failed(mote, error, now)
         if mote.rows:
@@ -409,6 +410,11 @@ class Motes(Acquirer):
         if mote is None:
             return None
         return mote.health(connected=mote.address in self._running, waiting=mote.address in self._due)
+
+    @property
+    def closed(self) -> list[str]:
+        """Sources whose motes give us nothing: who may write to them is to own them."""
+        return [mote.source for mote in self._motes.values() if mote.is_closed]
 
     @property
     def connected(self) -> int:

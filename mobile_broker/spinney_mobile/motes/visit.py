@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from contextlib import aclosing
 from typing import Final, Protocol
 
+from spinney.mote import adverts
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import ControlOp, Event, Info, InfoFlag, LinkError, MoteRefused, PairingNeeded, Status
 
@@ -27,6 +28,8 @@ from .table import Change
 
 HOLD_SECONDS: Final = 10.0
 """For how long a connection is kept after the last event, if nobody else needs it."""
+SLEEPER_HOLD_SECONDS: Final = 0.0
+"""The same of a mote that sleeps, which each second of a connection costs."""
 DRAIN_SECONDS: Final = 60.0
 """For the events that wait on a mote."""
 
@@ -75,6 +78,7 @@ class Visit:
         self._lost = 0
         self._last_event = 0.0
         self._must_leave = False
+        self._has_set_adverts = False
         self.is_settled = False
         """Nothing is left to do but to wait for events."""
 
@@ -212,10 +216,12 @@ class Visit:
             if mote.plan is not None:
                 await self._set_clock()
                 await self._switch_sampling()
+                await self._set_adverts()
                 self._tell_table()
                 self.is_settled = True
                 mote.progressed()
-            left = self._last_event + HOLD_SECONDS - self._host.steady()
+            hold = SLEEPER_HOLD_SECONDS if mote.sleeps else HOLD_SECONDS
+            left = self._last_event + hold - self._host.steady()
             if self.is_settled and (left <= 0 or self._must_leave):
                 return
             await self._turn(taking, max(left, 0.0) if self.is_settled else HOLD_SECONDS)
@@ -227,6 +233,23 @@ class Visit:
             await self._link.set_sampling(on)
             self._host.counts["sampling on" if on else "sampling off"] += 1
             self._host.told(mote, await self._link.info())
+
+    async def _set_adverts(self) -> None:
+        """Once in each visit, now that its table is as planned; that renews it, too."""
+        mote = self._mote
+        crc = mote.table.crc
+        mode = None if mote.info is None else mote.adverts.to_set(mote.info)
+        if mode is None or crc is None or self._has_set_adverts:
+            return
+        self._has_set_adverts = True
+        try:
+            state = await adverts.set_mode(self._link, mode, crc, mote.adverts.policy.open_after_s)
+        except MoteRefused as error:
+            mote.adverts.answered(await adverts.state(self._link), self._host.steady(), error.reason or str(error))
+            self._host.counts["adverts refused"] += 1
+        else:
+            mote.adverts.answered(state, self._host.steady())
+            self._host.counts["adverts set"] += 1
 
     async def _change_table(self, taking: asyncio.Task[None]) -> None:
         """Makes the table what is planned, and says who evaluates what, in an order that leaves no gap."""

@@ -18,6 +18,7 @@ from bleak.exc import BleakBluetoothNotAvailableError, BleakError
 
 from spinney.errors import SpinneyError
 from spinney.mote import advert
+from spinney.mote.adverts import Mode
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import (
     INFO,
@@ -35,8 +36,13 @@ from spinney_tools.client_options import ERROR, INTERRUPTED, say
 
 FIND_SECONDS = 15.0
 CONNECT_SECONDS = 20.0
+CONNECT_TRIES = 3
 MAX_MOTES = 10_000
 """Remembered while listening; others are not shown."""
+
+
+class NotConnected(LinkLost):
+    """A mote that was heard and could not be connected to."""
 
 
 class RadioError(SpinneyError):
@@ -52,6 +58,8 @@ class Heard:
     rssi: int = 0
     scan: advert.ScanData | None = None
     readings: dict[str, Any] = field(default_factory=dict)
+    mode: Mode = Mode.OPEN
+    """What its last advert was."""
 
     @property
     def address(self) -> str:
@@ -63,8 +71,13 @@ class Heard:
         self.rssi = data.rssi
         with contextlib.suppress(ProtocolError):
             self.scan = advert.ScanData.decode(data.manufacturer_data.get(advert.COMPANY, b""))
+        if advert.PRESENCE in data.service_data:
+            self.mode = Mode.PRESENCE
+            self.readings.clear()
+            return
         with contextlib.suppress(ProtocolError):
             found = advert.Advert.decode(data.service_data.get(advert.BTHOME, b""))
+            self.mode = Mode.ENCRYPTED if found.encrypted else Mode.OPEN
             self.readings.update((reading.name, reading.value) for reading in found.readings)
 
 
@@ -162,20 +175,31 @@ _PERMISSION = "On Linux: sudo usermod -aG bluetooth $USER, then log in again; on
 
 @contextlib.asynccontextmanager
 async def linked(options: argparse.Namespace, *, writes: bool = True) -> AsyncIterator[MoteLink]:
-    """A connection to the mote that is named, paired where `writes` needs that."""
-    mote = await find(options)
-    async with link_to(mote, options, writes=writes) as link:
+    """A connection to the mote that is named, paired where `writes` needs that.
+
+    One that sleeps is there for a moment only: what comes too late is tried again when it is heard again.
+    """
+    async with contextlib.AsyncExitStack() as until_the_end:
+        link = await _first_link(options, until_the_end, writes)
         yield link
+
+
+async def _first_link(options: argparse.Namespace, until: contextlib.AsyncExitStack, writes: bool) -> MoteLink:
+    for _ in range(CONNECT_TRIES - 1):
+        with contextlib.suppress(NotConnected):
+            return await until.enter_async_context(link_to(await find(options), options, writes=writes))
+    return await until.enter_async_context(link_to(await find(options), options, writes=writes))
 
 
 @contextlib.asynccontextmanager
 async def link_to(mote: Heard, options: argparse.Namespace, *, writes: bool = True) -> AsyncIterator[MoteLink]:
     """A connection to a mote that was heard."""
-    client = BleakClient(mote.device, timeout=CONNECT_SECONDS, **_adapter(options))
+    seconds = max(CONNECT_SECONDS, options.seconds)  # one that sleeps is on the air again by then
+    client = BleakClient(mote.device, timeout=seconds, **_adapter(options))
     try:
         await client.connect()
     except (BleakError, TimeoutError, OSError, EOFError) as error:
-        raise LinkLost(
+        raise NotConnected(
             f"cannot connect ({error or 'no answer'}); go nearer and try again", address=mote.address
         ) from error
     try:
