@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import json
 import math
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -17,9 +19,11 @@ import spinney
 from spinney.errors import SpinneyError
 
 from . import clock
+from .battery import UC_PER_MAH
 from .beacons import RECORDED
 from .city import AREAS, City, Plan
 from .field import SCENARIOS
+from .sniffer import ENCRYPTED, OPEN, Traffic
 
 _EPILOG = """\
 examples:
@@ -178,8 +182,6 @@ class _Command:
 def summary(city: City, real_s: float) -> dict[str, Any]:
     """What happened, by name."""
     simulated_s = asyncio.get_running_loop().time()
-    for mote in city.motes:
-        mote.settle()
     used_mah = sum(mote.battery.used_mah for mote in city.motes)
     days = max(simulated_s, 1e-9) / 86400.0
     brokers: dict[str, int] = {}
@@ -190,6 +192,8 @@ def summary(city: City, real_s: float) -> dict[str, Any]:
     for mote in city.motes:
         for name, count in mote.counts.items():
             motes[name] = motes.get(name, 0) + count
+    on_air = sum((mote.radio.traffic for mote in city.motes), Traffic())
+    samples = sum(mote.battery.ledger.samples for mote in city.motes)
     return {
         "simulated seconds": round(simulated_s, 1),
         "real seconds": round(real_s, 1),
@@ -201,10 +205,37 @@ def summary(city: City, real_s: float) -> dict[str, Any]:
         "brokers": dict(sorted(brokers.items())),
         "boards": dict(sorted(motes.items())),
         "flash writes": sum(mote.flash.writes for mote in city.motes),
-        "bytes sent by motes": sum(mote.radio.sent_bytes for mote in city.motes),
+        "samples": samples,
+        "on the air, of motes": {name.replace("_", " "): _rounded(count) for name, count in on_air.counts().items()},
+        "on the air, of the median mote": _median([mote.radio.traffic.counts() for mote in city.motes]),
+        "of samples, on the air": _shares(samples, on_air),
         "mAh": round(used_mah, 3),
         "mAh per mote and day": round(used_mah / max(1, len(city.motes)) / days, 3),
+        "mAh by what took it (modelled)": _by_use(city),
     }
+
+
+def _median(counts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for one in counts for name in one)
+    return {name.replace("_", " "): _rounded(statistics.median(one.get(name, 0) for one in counts)) for name in names}
+
+
+def _shares(samples: int, on_air: Traffic) -> dict[str, int]:
+    """A sample whose values were broadcast was transmitted, whatever a filter held back."""
+    in_clear, encrypted = on_air.readings[OPEN], on_air.readings[ENCRYPTED]
+    return {"in clear": in_clear, "encrypted": encrypted, "not broadcast": max(0, samples - in_clear - encrypted)}
+
+
+def _by_use(city: City) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for mote in city.motes:
+        for name, charge_uc in mote.battery.consumption.shares(mote.battery.ledger).items():
+            found[name] = found.get(name, 0.0) + charge_uc / UC_PER_MAH
+    return {name: round(used_mah, 3) for name, used_mah in found.items()}
+
+
+def _rounded(count: float) -> float:
+    return round(count, 1) if isinstance(count, float) else count
 
 
 def _table(found: dict[str, Any]) -> str:
