@@ -13,6 +13,10 @@ from spinney_mote import mote
 from spinney_mote.life import Life
 from spinney_mote.sensor import Attribute, Sensor
 
+from spinney_tools.sim import mp_cryptolib
+
+sys.modules["cryptolib"] = mp_cryptolib.module()
+
 PWRON, WATCHDOG, DEEPSLEEP = 1, 3, 4
 WRAP = 1 << 30
 READINGS: dict[str, Any] = {}

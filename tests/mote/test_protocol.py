@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from places import FIRMWARE
-from spinney_mote import bonds, bthome, ring, samples, table, upload, wire
+from spinney_mote import bonds, bthome, config, modes, presence, ring, samples, table, upload, wire
 from spinney_mote import gatt as gatt_module
 from spinney_mote.bonds import Bonds
 from spinney_mote.gatt import Gatt
@@ -20,7 +20,7 @@ from spinney_mote.radio import Radio
 from spinney_mote.sensor import Attribute
 from spinney_mote.upload import Upload
 
-from spinney.mote import advert, link, protocol
+from spinney.mote import advert, adverts, link, protocol
 from spinney.mote.protocol import (
     Answer,
     ControlOp,
@@ -63,7 +63,17 @@ def test_the_constants_of_mote_and_host_are_equal() -> None:
     assert {flag.name: flag.value for flag in EventFlag} == {
         flag.name: getattr(ring, str(flag.name)) for flag in EventFlag
     }
-    assert list(InfoFlag) == [wire.TIME_SET, wire.SAMPLING_ON, wire.BONDED_WRITES, wire.PAIRING_OPEN]
+    for flag in InfoFlag:
+        assert getattr(wire, str(flag.name)) == flag, flag
+    assert (adverts.WRITE.format, adverts.STATE.format) == (wire.ADVERTS_WRITE, modes.STATE)
+    assert (modes.AS_CONFIGURED, modes.NEVER) == (adverts.AS_CONFIGURED, adverts.NEVER)
+    assert list(adverts.Mode) == [modes.OPEN, modes.ENCRYPTED, modes.PRESENCE]
+    assert list(adverts.Bits) == [modes.FIXED, modes.HAS_KEY, modes.FALLEN, modes.KEY_SPENT]
+    assert bytes((wire.KEY_READ, wire.KEY_NEW, wire.KEY_FORGET)) == (
+        adverts.KEY_READ + adverts.KEY_NEW + adverts.KEY_FORGET
+    )
+    assert (advert.PRESENCE_DATA.format, advert.PRESENCE_VERSION) == (presence.DATA, presence.VERSION)
+    assert (presence.EVENTS, presence.CLOCK_UNSET) == (advert.PRESENCE_EVENTS, advert.PRESENCE_CLOCK_UNSET)
     assert (upload.MAX_STAGED, upload.MAX_STAGED_BYTES) == (link.MAX_STAGED, link.MAX_STAGED_BYTES)
     assert upload.MAX_PROGRAM == protocol.MAX_PROGRAM
     assert (bthome.COMPANY, bthome.SCAN_VERSION) == (advert.COMPANY, advert.SCAN_VERSION)
@@ -379,6 +389,9 @@ class Life:
     def __init__(self) -> None:
         self.sample = samples.Sample([(0, 9)], 1)
         self.table = SimpleNamespace(layout=1, crc=2)
+        self.modes = SimpleNamespace(mode=modes.OPEN)
+        self.config = config.Config()
+        self.sleeps = False
         self.ring = ring.Ring(4096)
         self.clock = SimpleNamespace(epoch_ms=lambda: None, advance=lambda: 0, is_set=False, drift_ppm=0)
 

@@ -1,13 +1,19 @@
-"""What a mote advertises: a sample as BTHome v2 in 31 bytes, and the scan response that says whether to connect.
+"""What a mote advertises: a sample as BTHome v2 in 31 bytes, plain or encrypted, and the scan response that says
+whether to connect.
 
 Formats in firmware/README.md; BTHome's are published at bthome.io/format.
 """
 
 from struct import pack_into
 
+from . import ccm
+
 SIZE = 31
-_HEAD = b"\x02\x01\x06\x00\x16\xd2\xfc\x40"  # flags; service data of 0xFCD2: version 2, not encrypted, regular
-_ROOM = 31 - 8 - 2  # for rows, after the packet id
+_HEAD = b"\x02\x01\x06\x00\x16\xd2\xfc"  # flags; service data of 0xFCD2
+_PLAIN = b"\x40"  # version 2, regular, not encrypted
+_ENCRYPTED = b"\x41"
+ROOM = 31 - 8 - 2  # for rows, after the packet id
+ENCRYPTED_ROOM = ROOM - 4 - ccm.TAG  # the counter and the tag
 
 COMPANY = 0xFFFF  # Bluetooth's number for those that have none
 SCAN_VERSION = 0x51
@@ -163,21 +169,31 @@ class Advert:
 
     def fill(self, sample):
         """The advert of a sample: changed rows first, the others in turn, as far as there is room."""
-        payload = bytearray(_HEAD)
-        payload.append(0)
-        payload.append(sample.sequence & 0xFF)
-        chosen = self._choose(sample)
+        return _framed(_PLAIN + self._rows(sample, ROOM))
+
+    def seal(self, sample, block, address, counter):
+        """The same, encrypted: `block` is ccm.cipher's, `address` the mote's. No counter may come twice under a key."""
+        number = counter.to_bytes(4, "little")
+        nonce = address + _HEAD[-2:] + _ENCRYPTED + number
+        sealed = ccm.seal(block, nonce, self._rows(sample, ENCRYPTED_ROOM))
+        return _framed(_ENCRYPTED + sealed[: -ccm.TAG] + number + sealed[-ccm.TAG :])
+
+    def _rows(self, sample, room):
+        rows = bytearray((0, sample.sequence & 0xFF))
+        chosen = self._choose(sample, room)
         for place in range(len(self._groups)):
             if chosen >> place & 1:
                 for index, p, q, row in self._groups[place][1]:
-                    _append(payload, row, scaled(sample.value(index), p, q, row))
-        payload[3] = len(payload) - 4
-        return payload
+                    _append(rows, row, scaled(sample.value(index), p, q, row))
+        return bytes(rows)
 
-    def _choose(self, sample):
+    def sizes(self):
+        """[(bytes, indexes)...] of what goes together, for whoever asks what fits."""
+        return [(_size(members), [member[0] for member in members]) for _, members in self._groups]
+
+    def _choose(self, sample, room):
         """A bit for each group that is sent."""
         chosen = 0
-        room = _ROOM
         count = len(self._groups)
         for changed in (True, False):
             for step in range(count):
@@ -197,6 +213,13 @@ class Advert:
         if count:
             self._cursor = (self._cursor + 1) % count
         return chosen
+
+
+def _framed(data):
+    payload = bytearray(_HEAD)
+    payload.extend(data)
+    payload[3] = len(payload) - 4
+    return payload
 
 
 def _groups(attributes):

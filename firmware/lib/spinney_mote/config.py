@@ -15,8 +15,15 @@ class Config:
         self.name = "mote"
         self.sample_interval_s = 60
         self.advert_interval_ms = 1000
+        self.advert_idle_ms = 5000
+        self.advert_fast_ms = 60
+        self.advert_mode = ""  # open until a broker says otherwise
+        self.open_after = 21600
+        self.fallback = "encrypted"
         self.deep_sleep = False
-        self.awake_ms = 3000
+        self.awake_ms = 1000
+        self.look_ms = 250
+        self.reach_s = 300
         self.watchdog_s = 30
         self.ring_bytes = 4096
         self.table_bytes = 8192
@@ -43,6 +50,10 @@ def _whole(low, high):
     return good, "a whole number from %d to %d" % (low, high)
 
 
+def _one_of(*words):
+    return (lambda value: type(value) is str and value in words), "one of %s" % ", ".join('"%s"' % one for one in words)
+
+
 def _flag():
     return (lambda value: type(value) is bool), "true or false"
 
@@ -61,8 +72,15 @@ def _entries():
         "name": (_name, "1 to 12 letters, digits, _ or -"),
         "sample_interval_s": _whole(1, 86400),
         "advert_interval_ms": _whole(20, 10240),
+        "advert_idle_ms": _whole(20, 10240),
+        "advert_fast_ms": _whole(20, 10240),
+        "advert_mode": _one_of("", "open", "encrypted", "presence"),
+        "open_after": _whole(0, 31_536_000),
+        "fallback": _one_of("encrypted", "open", "presence"),
         "deep_sleep": _flag(),
         "awake_ms": _whole(200, 60000),
+        "look_ms": _whole(100, 60000),
+        "reach_s": _whole(20, 86400),
         "watchdog_s": _whole(0, 600),
         "ring_bytes": _whole(256, 65536),
         "table_bytes": _whole(256, 65536),

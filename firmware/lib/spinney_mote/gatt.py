@@ -5,7 +5,7 @@
 
 from struct import pack, unpack_from
 
-from . import wire
+from . import owner, wire
 from .programs import VERSION as PROGRAM_VERSION
 from .ring import CRITICAL
 from .upload import Upload
@@ -31,7 +31,11 @@ _FLAG_NOTIFY = const(0x0010)
 _FLAG_INDICATE = const(0x0020)
 _FLAG_WRITE_ENCRYPTED = const(0x1000)
 _FLAG_WRITE_AUTHENTICATED = const(0x2000)
-_SIZES = {wire.ACK: 4, wire.REPLAY: 4, wire.DESCRIBE: 1, wire.CRASH: 2, wire.SAMPLING: 1, wire.PAIRING: 2, wire.LIST: 2}
+_SIZES = {
+    wire.ACK: 4, wire.REPLAY: 4, wire.DESCRIBE: 1, wire.CRASH: 2, wire.SAMPLING: 1, wire.PAIRING: 2, wire.LIST: 2,
+    wire.BIND_KEY: 1,
+}  # fmt: skip
+_MODE_FLAGS = (0, wire.ENCRYPTED, wire.PRESENCE)
 
 
 class Central:
@@ -233,6 +237,11 @@ class Gatt:
             return wire.OK, self._mote.last_crash.encode()[at : at + central.mtu - 6]
         elif op == wire.PAIRING or op == wire.FORGET:
             return self._pair(op, payload, now_ms)
+        elif op == wire.ADVERTS:
+            return owner.adverts(self._mote, payload)
+        elif op == wire.BIND_KEY:
+            knows = self._bonds is not None and central.authenticated and central.encrypted_ms >= 0
+            return owner.bind_key(self._mote.key, payload[0], knows)
         elif op == wire.SAMPLING or op == wire.REBOOT or op == wire.OTA:
             return self._mote.control(op, payload)
         elif op != wire.PING:
@@ -353,7 +362,9 @@ class Gatt:
         )
 
     def _flags(self):
-        flags = wire.SAMPLING_ON if self._mote.sampling else 0
+        mode = self._mote.modes.mode
+        flags = wire.ADVERT_MODES | _MODE_FLAGS[mode] | (wire.SLEEPS if self._mote.sleeps else 0)
+        flags |= wire.SAMPLING_ON if self._mote.sampling else 0
         if self._mote.clock.is_set:
             flags |= wire.TIME_SET
         if self._bonds is not None:

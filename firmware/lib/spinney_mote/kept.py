@@ -7,13 +7,15 @@ from .clock import STATE_BYTES
 from .ring import AGE, NO_SECONDS, Ring
 
 BOOTS_RESERVED = 16  # boot numbers taken by one write of flash
-_VERSION = b"\x01"  # of the state; an update may bring another
+_VERSION = b"\x02"  # of the state; an update may bring another
 _BOOT = "boot"
 _NUMBERS = "<IIIIIIIIHH"
 """Boot, sequence, slept ms, mark of the table, first event, next event, dropped events, samples refused, bytes of
 statuses, bytes of events."""
 _NUMBERS_AT = 1 + STATE_BYTES
-_HEAD_BYTES = _NUMBERS_AT + 36
+_RADIO_AT = _NUMBERS_AT + 36
+RADIO_BYTES = 24  # what Life keeps of the radio
+_HEAD_BYTES = _RADIO_AT + RADIO_BYTES
 _STATUS_AT = 2  # in an entry of the table
 
 
@@ -83,8 +85,8 @@ def next_boot(store, last) -> int:
     return boot
 
 
-def keep(store, clock, programs, events, sample, slept_ms: int, room: int) -> bool:
-    """Before a sleep, and at each boot; False where the board keeps nothing."""
+def keep(store, clock, programs, events, sample, radio, slept_ms: int, room: int) -> bool:
+    """Before a sleep, and at each boot; False where the board keeps nothing. `radio` is Life's, for `wake`."""
     if not store.keeps:
         return False
     statuses = _statuses(programs)
@@ -106,7 +108,7 @@ def keep(store, clock, programs, events, sample, slept_ms: int, room: int) -> bo
         len(statuses),
         len(contents),
     )
-    return store.keep(_VERSION + clock.state() + numbers + statuses + contents)
+    return store.keep(_VERSION + clock.state() + numbers + radio + statuses + contents)
 
 
 def kept_boot(state):
@@ -116,9 +118,12 @@ def kept_boot(state):
     return struct.unpack("<I", state[_NUMBERS_AT : _NUMBERS_AT + 4])[0]
 
 
-def wake(state, clock, programs, events, sample) -> None:
-    """Goes on after a sleep, with the same boot, from what `keep` kept; `programs` are loaded already."""
-    numbers = struct.unpack(_NUMBERS, state[_NUMBERS_AT:_HEAD_BYTES])
+def wake(state, clock, programs, events, sample) -> bytes:
+    """Goes on after a sleep, with the same boot, from what `keep` kept; `programs` are loaded already.
+
+    What Life kept of the radio is given back.
+    """
+    numbers = struct.unpack(_NUMBERS, state[_NUMBERS_AT:_RADIO_AT])
     boot, sequence, slept_ms, mark, first, following, dropped, outside, statuses, contents = numbers
     clock.wake(state[1:_NUMBERS_AT], slept_ms)
     sample.boot = boot
@@ -129,6 +134,7 @@ def wake(state, clock, programs, events, sample) -> None:
         programs.forget()
     at += statuses
     events.restore(state[at : at + contents], first, following, dropped)
+    return state[_RADIO_AT:_HEAD_BYTES]
 
 
 def _mark(programs) -> int:

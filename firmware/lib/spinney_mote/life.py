@@ -1,8 +1,12 @@
 """The main loop: sample, labels, events, advert; it feeds the watchdog, and sleeps when nothing is left to do."""
 
+import struct
+
 import spinney_boot
 
-from . import kept, wire
+from . import ccm, kept, modes, wire
+from .bindkey import PLACE_BYTES, BindKey
+from .modes import Modes
 from .programs import ProgramError
 from .table import TableError
 
@@ -15,6 +19,10 @@ REBOOT_DELAY_MS = 500  # so that the answer goes out
 HEALTHY_MS = 30_000
 BUSY_TURN_MS = 20  # while a central is connected
 IDLE_TURN_MS = 200
+EVENT_AWAKE_MS = 3000  # for how long a mote that sleeps waits for somebody who wants the event that it made just now
+SHOWS_IN_REACH = 4  # how often one that has nothing to tell is there within reach_s
+_NEVER_MS = -(1 << 62)
+_RADIO = "<qq"  # when the mode was renewed, when the radio was on last; then the place in the key's counters
 _TABLE = "table"
 _SAMPLING = "sampling"
 
@@ -39,6 +47,8 @@ class Life:
         self.table = labels.table
         self.ring = labels.ring
         self.ota = ota
+        self.key = BindKey(store)
+        self.modes = Modes(config, store, clock, self.key)
         self.radio = None
         self.name = config.name
         self.attributes = [attribute for sensor in sensors for attribute in sensor.attributes]
@@ -54,6 +64,8 @@ class Life:
         self._ready_ms = 0
         self._is_measuring = False
         self._sampled_ms = 0
+        self._stay_ms = 0  # for how long after a sample there is something to stay awake for
+        self._shown_ms = _NEVER_MS  # when others could last hear of the mote
         self._started_ms = 0
         self._reboot_ms = -1
         self._update_ms = 0  # when the last part of an update came
@@ -71,24 +83,32 @@ class Life:
         last_boot = kept.kept_boot(state)
         self.is_woken = self.board.woke and last_boot is not None
         if self.is_woken:
-            kept.wake(state, self.clock, self.table, self.ring, self.sample)
+            self._wake_radio(kept.wake(state, self.clock, self.table, self.ring, self.sample))
         else:
             self.table.forget()
             self.sample.boot = kept.next_boot(self.store, last_boot)
             self.ring.restart(self.sample.boot)
+            self.modes.begin()
             self._keep(0)
         sampling = self.store.get(_SAMPLING)
         if sampling is not None:
             self.sampling = sampling == b"\x01"
         self.last_crash = (self.store.get(spinney_boot.CRASH) or b"").decode()
+        if self.key.key and not ccm.is_there():
+            self.key.is_spent = True
+            self.config.complain("bind key: this board cannot encrypt; the mote only says that it is there")
         if self.config.deep_sleep and not self.store.keeps:
             self.config.complain("deep_sleep: this board keeps nothing through it; the mote stays awake")
         self._started_ms = self._due_ms = self.clock.advance()
 
     def switch_on(self, radio) -> None:
-        """Starts the radio. A mote that does not sample is there to be found, too."""
+        """Starts the radio; that of a mote that wakes and may have nothing to tell only if a sample needs it.
+
+        A mote that does not sample is there to be found, too.
+        """
         self.radio = radio
-        radio.start()
+        if not (self.is_woken and self.sleeps and self.sampling and self.modes.mode == modes.PRESENCE):
+            radio.start()
         if not self.sampling:
             radio.show(self.sample)
 
@@ -101,6 +121,7 @@ class Life:
         """Does what is due; returns for how many milliseconds there is nothing to do."""
         self.board.feed()
         now = self.clock.advance()
+        self.modes.watch(now)
         more = self.radio is not None and self.radio.poll()
         self._measure(now)
         self._prove(now)
@@ -157,17 +178,18 @@ class Life:
         return wire.NO_BATTERY
 
     @property
-    def _sleeps(self) -> bool:
+    def sleeps(self) -> bool:
+        """Whether it sleeps between samples."""
         return self.config.deep_sleep and self.store.keeps
 
     def may_sleep(self) -> bool:
         """Whether deep sleep is wanted, possible, worth it, and nobody waits for the mote."""
-        if not self._sleeps or not self.sampling or self._is_measuring or not self.samples:
+        if not self.sleeps or not self.sampling or self._is_measuring or not self.samples:
             return False
         if self.ota.is_open or self._reboot_ms >= 0 or (self.radio is not None and self.radio.busy):
             return False
         now = self.clock.advance()
-        return now - self._sampled_ms >= self.config.awake_ms and self._due_ms - now >= LEAST_SLEEP_MS
+        return now - self._sampled_ms >= self._stay_ms and self._due_ms - now >= LEAST_SLEEP_MS
 
     def sleep(self) -> None:
         """Keeps what must be kept and sleeps until the next sample is due. A start follows."""
@@ -188,7 +210,14 @@ class Life:
 
     def _keep(self, slept_ms: int) -> bool:
         room = self.board.rtc_bytes - self.store.frame_bytes
-        return kept.keep(self.store, self.clock, self.table, self.ring, self.sample, slept_ms, room)
+        renewed_ms = self.modes.renewed_ms
+        radio = struct.pack(_RADIO, _NEVER_MS if renewed_ms is None else renewed_ms, self._shown_ms) + self.key.place()
+        return kept.keep(self.store, self.clock, self.table, self.ring, self.sample, radio, slept_ms, room)
+
+    def _wake_radio(self, state) -> None:
+        renewed_ms, self._shown_ms = struct.unpack(_RADIO, state[:-PLACE_BYTES])
+        self.modes.begin(None if renewed_ms == _NEVER_MS else renewed_ms)
+        self.key.wake(state[-PLACE_BYTES:])
 
     def _measure(self, now: int) -> None:
         if self._is_measuring:
@@ -204,7 +233,7 @@ class Life:
         wait_ms = 0
         for sensor in self.sensors:
             wait_ms = max(wait_ms, sensor.start())
-        self._ready_ms = now + min(wait_ms, SLEEPY_MEASURE_LIMIT_MS if self._sleeps else MEASURE_LIMIT_MS)
+        self._ready_ms = now + min(wait_ms, SLEEPY_MEASURE_LIMIT_MS if self.sleeps else MEASURE_LIMIT_MS)
         self._is_measuring = True
         if not wait_ms:
             self._finish_sample(now)
@@ -222,9 +251,21 @@ class Life:
         self._is_measuring = False
         self._sampled_ms = now
         self.samples += 1
-        self.labels.observe(sample)
-        if self.radio is not None:
+        news = self.labels.observe(sample)
+        self._stay_ms = self._stay(now, news)
+        if self._stay_ms and self.radio is not None:
+            self._shown_ms = now
             self.radio.show(sample)
+
+    def _stay(self, now: int, news: int) -> int:
+        """For how long this sample is worth having the radio on, if the mote sleeps; 0: not at all."""
+        config = self.config
+        if not self.sleeps or self.modes.mode != modes.PRESENCE or not self.is_woken:
+            return config.awake_ms
+        if news:
+            return max(config.awake_ms, EVENT_AWAKE_MS)
+        is_due = now + self._interval_ms - self._shown_ms > config.reach_s * 1000 // SHOWS_IN_REACH
+        return config.look_ms if is_due or self.ring.first < self.ring.next else 0
 
     def _prove(self, now: int) -> None:
         if now - self._started_ms >= HEALTHY_MS:
@@ -242,4 +283,7 @@ class Life:
             idle_ms = min(idle_ms, self._ready_ms - now)
         elif self.sampling:
             idle_ms = min(idle_ms, self._due_ms - now)
+            left_ms = self._sampled_ms + self._stay_ms - now
+            if left_ms > 0 and self.sleeps:
+                idle_ms = min(idle_ms, left_ms)
         return max(idle_ms, 1)

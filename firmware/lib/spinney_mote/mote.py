@@ -55,7 +55,6 @@ def switch_on(life: Life, bluetooth, ticks=time) -> None:
             life,
             life.store,
             ticks.ticks_ms,
-            interval_ms=config.advert_interval_ms,
             bonded_writes=config.bonded_writes,
             passkey=None if config.passkey < 0 else config.passkey,
             pairing_s=0 if life.is_woken else config.pairing_s,

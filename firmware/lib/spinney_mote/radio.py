@@ -1,6 +1,6 @@
 """The radio of a mote: adverts, connections, bonds. Interrupts note down what happened, `poll` does what follows."""
 
-from . import wire
+from . import ccm, modes, presence, wire
 from .bonds import Bonds
 from .bthome import Advert, scan_response
 from .gatt import MAX_CENTRALS, Gatt
@@ -31,6 +31,7 @@ STRANGER_MS = const(30000)  # how long a central that may not write keeps a conn
 IDLE_MS = const(300000)  # and one that may
 BURST_MS = const(5000)  # a bond and the encryption that came with it are no further apart
 PASSKEY_MS = const(60000)  # nor is a bond from the question for its passkey
+NEWS_MS = const(5000)  # for how long a new event makes the adverts come fast
 
 
 class Radio:
@@ -39,18 +40,19 @@ class Radio:
     With a passkey (0 to 999999) only who knows it can bond; without, whoever comes while pairing is open.
     """
 
-    def __init__(
-        self, bluetooth, mote, store, ticks_ms, interval_ms=1000, bonded_writes=True, passkey=None, pairing_s=120
-    ):
+    def __init__(self, bluetooth, mote, store, ticks_ms, bonded_writes=True, passkey=None, pairing_s=120):
         self._bluetooth = bluetooth
         self._mote = mote
         self._ticks_ms = ticks_ms
-        self._interval_us = interval_ms * 1000
         self._passkey = passkey
         self._bonds = Bonds(store, ticks_ms, pairing_s) if bonded_writes else None
         self._advert = Advert(mote.attributes)
-        self._payload = None
+        self._sample = None  # what is advertised, or why it is not
+        self._payload = b""
+        self._mode = -1  # that the payload was made for
         self._shown = None  # what the radio was told to advertise
+        self._news_ms = -1  # when the newest event was made
+        self._newest = 0
         self._ble = bluetooth.BLE()
         self.gatt: Gatt | None = None
         self._asked_ms = -1  # when the stack last asked for the passkey
@@ -75,6 +77,8 @@ class Radio:
 
     def stop(self):
         """Switches the radio off; what is bonded is kept."""
+        if self.gatt is None:
+            return
         if self._bonds is not None:
             self._bonds.save()
         self._ble.active(False)
@@ -82,8 +86,11 @@ class Radio:
         self._shown = None
 
     def show(self, sample):
-        """Advertises a new sample from now on."""
-        self._payload = self._advert.fill(sample)
+        """Advertises a new sample from now on, or that the mote is there; switches the radio on if need be."""
+        if self.gatt is None:
+            self.start()
+        self._sample = sample
+        self._mode = -1
         self._tell()
         if self.gatt is not None:
             self.gatt.show_info()
@@ -112,21 +119,65 @@ class Radio:
 
     def _tell(self):
         """Brings the radio's advert up to date: it ends with each connection, and only a free place takes another."""
-        if self._payload is None or self.gatt is None:
+        if self._sample is None or self.gatt is None:
             return
         mote = self._mote
         connectable = self._count() < MAX_CENTRALS
         events = mote.ring
-        response = scan_response(mote.name, mote.table.crc, events.next - 1, mote.sample.boot, mote.sample.sequence)
-        wanted = (self._payload, response, connectable)
+        mode = self._fill()
+        sequence = 0 if mode == modes.PRESENCE else mote.sample.sequence
+        response = scan_response(mote.name, mote.table.crc, events.next - 1, mote.sample.boot, sequence)
+        wanted = (self._payload, response, connectable, self._interval_ms(mode))
         if wanted != self._shown:
             try:
                 self._ble.gap_advertise(
-                    self._interval_us, adv_data=self._payload, resp_data=response, connectable=connectable
+                    wanted[3] * 1000, adv_data=self._payload, resp_data=response, connectable=connectable
                 )
                 self._shown = wanted
             except OSError:
                 self._shown = None  # the stack is busy with a connection: again at the next poll
+
+    def _fill(self):
+        """The payload of the mode in force, which is given back: of a sample once, of mere presence as it changes."""
+        mote = self._mote
+        mode = mote.modes.mode
+        if mode == modes.ENCRYPTED and mode != self._mode:
+            self._payload = self._sealed()
+            mode = mote.modes.mode  # of another mote if the key's counter has come to its end just now
+        elif mode == modes.OPEN and mode != self._mode:
+            self._payload = self._advert.fill(self._sample)
+        if mode == modes.PRESENCE:
+            bits = presence.EVENTS if mote.ring.first < mote.ring.next else 0
+            bits |= 0 if mote.clock.is_set else presence.CLOCK_UNSET
+            self._payload = presence.advert(mote.name, mote.battery(), mote.table.crc, bits)
+        self._mode = mode
+        return mode
+
+    def _sealed(self):
+        """None where nothing can be encrypted; then that is so from now on."""
+        key = self._mote.key
+        counter = key.take()
+        if counter is None:
+            return None
+        address = bytes(self._ble.config("mac")[1])
+        return self._advert.seal(self._sample, ccm.cipher(key.key), address, counter)
+
+    def _interval_ms(self, mode):
+        """A mote that sleeps is on the air for a moment, one that has nothing to say is seldom; both may be told."""
+        config = self._mote.config
+        if self._mote.sleeps:
+            return min(config.advert_interval_ms, config.advert_fast_ms)
+        if mode != modes.PRESENCE:
+            return config.advert_interval_ms
+        events = self._mote.ring
+        if events.next != self._newest:
+            self._newest = events.next
+            self._news_ms = self._ticks_ms()
+        if events.first == events.next:
+            return max(config.advert_interval_ms, config.advert_idle_ms)
+        if (self._ticks_ms() - self._news_ms) & _TICKS < NEWS_MS:
+            return min(config.advert_interval_ms, config.advert_fast_ms)
+        return config.advert_interval_ms
 
     def _turn_away(self, now_ms):
         """Ends connections that only take up room."""

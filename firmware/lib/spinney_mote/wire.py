@@ -50,6 +50,14 @@ PAIRING = const(9)  # u16: seconds in which others may pair; 0 ends it
 FORGET = const(10)  # forget all bonds
 PING = const(11)
 LIST = const(12)  # u16: the filters from this id on, as many as fit: id u16, CRC-32 of the program u32
+ADVERTS = const(13)  # nothing: asks; or ADVERTS_WRITE. The answer is modes.STATE
+BIND_KEY = const(14)  # u8: KEY_READ, KEY_NEW, KEY_FORGET; the answer is the key, or nothing
+ADVERTS_WRITE = "<BII"
+"""Mode, seconds without a renewal until the mote falls back, CRC of the table that the owner has committed."""
+ADVERTS_WRITE_SIZE = const(9)
+KEY_READ = const(0)
+KEY_NEW = const(1)
+KEY_FORGET = const(2)
 
 OK = const(0)
 UNKNOWN_OP = const(1)
@@ -70,6 +78,10 @@ TIME_SET = const(1)
 SAMPLING_ON = const(2)
 BONDED_WRITES = const(4)
 PAIRING_OPEN = const(8)
+ADVERT_MODES = const(16)  # it knows ADVERTS and BIND_KEY
+SLEEPS = const(32)  # deeply: it can be connected to for a moment only, and each connection costs it
+ENCRYPTED = const(64)  # what it advertises; neither of these two, or both: open
+PRESENCE = const(128)
 ROW = "<iiiiB"
 """After name and unit (u8 size, UTF-8): p, q, low, high, BTHome object (255: none)."""
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import greenlet  # type: ignore[import-untyped]
 
-from . import mp_bluetooth, mp_machine
+from . import mp_bluetooth, mp_cryptolib, mp_machine
 from .battery import Battery
 from .flash import Flash, PowerCut
 from .importer import Importer
@@ -255,6 +255,7 @@ class Board:
     def _modules(self) -> dict[str, types.ModuleType]:
         made = {
             "bluetooth": mp_bluetooth.module(self.ble),
+            "cryptolib": mp_cryptolib.module(),
             "machine": mp_machine.machine_module(self),
             "esp32": mp_machine.esp32_module(self),
             "time": self._time(),

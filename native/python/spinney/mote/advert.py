@@ -1,17 +1,24 @@
-"""What a scanner hears of a mote: BTHome v2 service data, and Spinney's scan response."""
+"""What a scanner hears of a mote: BTHome v2 service data or mere presence, and Spinney's scan response."""
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .protocol import ProtocolError
+from .protocol import SERVICE, ProtocolError
 
 BTHOME = "0000fcd2-0000-1000-8000-00805f9b34fb"
 COMPANY = 0xFFFF
 SCAN_VERSION = 0x51
 SCAN = struct.Struct("<BIHHHB")
+PRESENCE = SERVICE
+"""The service data of a mote that says only that it is there."""
+PRESENCE_VERSION = 1
+PRESENCE_DATA = struct.Struct("<BBII")
+_BATTERY, _NO_BATTERY = 0x0F, 15
+PRESENCE_EVENTS, PRESENCE_CLOCK_UNSET = 0x10, 0x20
 _PACKET_ID = 0x00
 _ENCRYPTED, _VERSION = 0x01, 0x40
 TEXT, RAW, BUTTON, DIMMER = 0x53, 0x54, 0x3A, 0x3C
@@ -181,3 +188,37 @@ class ScanData:
     def names(self, advert: Advert) -> bool:
         """Whether the advert is that very sample; else it is another one, and mere presence."""
         return advert.packet_id == self.sequence & 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What a mote in presence mode says in its advert: that it is there, and whether to connect. No measurement."""
+
+    table_crc: int
+    name_crc: int
+    """Of its name, which a passive scanner does not hear: name_crc()."""
+    battery: float | None
+    """0 to 1 in tenths, rounded down; None: not known."""
+    has_events: bool
+    """Some wait that have not been acknowledged."""
+    clock_is_set: bool
+    """It is not after a start, until somebody sets it."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> Presence | None:
+        """From the service data of PRESENCE; None for a later version: a mote of which nothing else is known."""
+        if not data:
+            raise ProtocolError("presence without a version")
+        if data[0] != PRESENCE_VERSION:
+            return None
+        if len(data) != PRESENCE_DATA.size:
+            raise ProtocolError(f"presence of {len(data)} bytes")
+        _, bits, table_crc, name_crc_ = PRESENCE_DATA.unpack(data)
+        tenths = bits & _BATTERY
+        battery = None if tenths == _NO_BATTERY else min(tenths, 10) / 10
+        return cls(table_crc, name_crc_, battery, bool(bits & PRESENCE_EVENTS), not bits & PRESENCE_CLOCK_UNSET)
+
+
+def name_crc(name: str) -> int:
+    """By which a mote's presence can be told by its name."""
+    return zlib.crc32(name.encode())

@@ -67,6 +67,8 @@ class ControlOp(IntEnum):
     FORGET = 10
     PING = 11
     LIST = 12
+    ADVERTS = 13
+    BIND_KEY = 14
 
 
 class Status(IntEnum):
@@ -90,6 +92,10 @@ class InfoFlag(IntFlag):
     SAMPLING_ON = 2
     BONDED_WRITES = 4
     PAIRING_OPEN = 8
+    ADVERT_MODES = 16
+    SLEEPS = 32
+    ENCRYPTED = 64
+    PRESENCE = 128
 
 
 class EventFlag(IntFlag):
