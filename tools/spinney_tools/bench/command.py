@@ -18,6 +18,7 @@ from .stuck import Stuck
 from .table import ReadmeError, Table, update_readme
 
 _MODULES = {
+    "energy": "mote.energy",
     "mobile": "mobile_matching",
     "hearing": "mobile_hearing",
     "adverts": "mobile_hearing_path",
@@ -45,6 +46,7 @@ examples:
   spinney bench mote --data FOLDER    Table 3.1 of the state-filter thesis, and README's picture of it; FOLDER has the
                                       series of Cambridge's weather and of the Intel lab, which README names; else
                                       the weather is invented. Some minutes
+  spinney bench energy                what a mote's battery is used for, by advert mode, with and without filters
   spinney bench cloud                 publish to notify, next to the bare MQTT server; matcher and delivery alone
                                       are `matcher` and `delivery`
   spinney bench adverts               the mobile broker: from bleak's callback to the outbox; `hearing` is that in

@@ -211,13 +211,18 @@ class Air(link.LocalLink):
             asyncio.get_running_loop().call_soon(self._connect, sender_controller, packet)
 
     def _connect(self, central: Controller, packet: ll.ConnectInd) -> None:
-        """Whoever has stopped advertising meanwhile does not answer; the central finds out a few intervals later."""
+        """Whoever has stopped advertising meanwhile does not answer; the central finds out a few intervals later.
+
+        Nor does who has not heard yet that the central has ended their last connection.
+        """
         peer = self.find_le_controller(packet.advertiser_address)
-        if peer is not None:
+        answers = peer is not None and packet.initiator_address not in peer.le_connections
+        if peer is not None and answers:
             peer.on_ll_advertising_pdu(packet)
-            if packet.initiator_address in peer.le_connections:
-                self.sniffer.of(self._places[peer]).connections += 1
-        if peer is None or packet.initiator_address not in peer.le_connections:
+            answers = packet.initiator_address in peer.le_connections
+        if peer is not None and answers:
+            self.sniffer.of(self._places[peer]).connections += 1
+        else:
             connection = central.le_connections.get(packet.advertiser_address)
             if connection is not None:
                 self.counts["connections lost"] += 1

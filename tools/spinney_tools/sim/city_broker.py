@@ -18,8 +18,7 @@ from bleak.exc import BleakError
 
 from spinney import Subscription
 from spinney.known import Known
-from spinney.mote import Attribute, Compiled, Delivery
-from spinney.mote import adverts
+from spinney.mote import Attribute, Compiled, Delivery, adverts
 from spinney.mote import compile as compile_filter
 from spinney.mote.advert import BTHOME, COMPANY, PRESENCE, Advert, Presence, ScanData
 from spinney.mote.link import MoteLink
@@ -137,6 +136,7 @@ class CityBroker:
             device = self._visits.pop(address)
             try:
                 await self._visit(device)
+                self._visits.pop(address, None)  # adverts from before the visit
             except (BleakError, LinkError, TimeoutError):
                 self.counts["failed visits"] += 1
                 self._not_before[address] = asyncio.get_running_loop().time() + RETRY_S
