@@ -46,6 +46,10 @@ def test_what_filters_hold_back_is_not_on_the_air(found: Found) -> None:
     assert encrypted.traffic.readings[ENCRYPTED] == pytest.approx(encrypted.samples, rel=0.02)
     assert encrypted.traffic.readings[OPEN] == 0
     assert sum(presence.traffic.readings.values()) == 0
+    in_clear, _encrypted, fetched, unsent = found.rows[-1].transmitted
+    assert (in_clear, fetched + unsent) == (0, presence.samples)
+    assert 12 <= fetched < 50
+    assert found.rows[1].transmitted[3] == pytest.approx(0, abs=everything.samples * 0.02)
     assert presence.traffic.kinds[PRESENCE] == presence.traffic.adverts > 0
     assert presence.traffic.connections >= 12
     assert presence.traffic.advert_bytes == 31 * presence.traffic.adverts

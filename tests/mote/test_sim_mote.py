@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from spinney.mote import compile as compile_filter
 from spinney.mote.advert import BTHOME, Advert
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import Event, Info
+from spinney_tools import clone
 from spinney_tools.sim import bleak_backend, clock
 from spinney_tools.sim.air import Air
 from spinney_tools.sim.battery import Battery, Consumption, Ledger
@@ -191,6 +193,18 @@ def test_each_thing_that_a_mote_does_costs_what_the_model_says() -> None:
     battery = Battery(1000.0, use)
     battery.ledger = used
     assert battery.used_mah == pytest.approx(sum(use.shares(used).values()) / 3_600_000)
+
+
+def test_the_page_charges_an_advert_as_the_model_does() -> None:
+    script = clone.root() / "cloud" / "spinney_cloud" / "dashboard" / "static" / "savings.js"
+    found = re.search(r"MOTE = \{ message: ([\d.]+), byte: ([\d.]+), size: 31 \}", script.read_text("utf-8"))
+    assert found is not None
+    of_advert, of_bytes = (
+        Consumption().shares(Ledger(traffic=traffic))["adverts"]
+        for traffic in (Traffic(adverts=1), Traffic(advert_bytes=1))
+    )
+    assert float(found[1]) == pytest.approx(of_advert, abs=0.5)
+    assert float(found[2]) == pytest.approx(of_bytes, abs=0.005)
 
 
 def test_what_a_mote_does_is_in_its_ledger(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ BASELINE_DAY = Ledger(
     reads=2_848,
     traffic=Traffic(adverts=4_272, advert_bytes=68_352, scan_responses=3_918, scan_response_bytes=78_360),
 )
+BASELINE_DAY.traffic.kinds[OPEN] = BASELINE_DAY.traffic.adverts
+BASELINE_DAY.traffic.readings[OPEN] = BASELINE_DAY.samples
 """The firmware of commit d11244e, deep_sleep = true, awake_ms = 3000, a sample each 60 s and what its start takes: in a
 day 1,424 starts, in each the radio on from the start until 3.0 s after the sample, and 3 adverts of 16 bytes, one a
 second. Nine in ten are asked for their scan response of 20 bytes, as the broker listens nine tenths of the time.
@@ -81,6 +83,15 @@ class Row:
     name: str
     day: Ledger
     seen: Seen | None = None
+
+    @property
+    def transmitted(self) -> tuple[float, float, float, float]:
+        """Samples in clear adverts, in encrypted ones, those that a broker fetched, and those that were not sent."""
+        on_air = self.day.traffic.readings
+        in_clear, encrypted = on_air[OPEN], on_air[ENCRYPTED]
+        fetched = 0.0 if self.seen is None else self.seen.fetched / self.seen.days
+        apart = 0.0 if in_clear or encrypted else fetched
+        return in_clear, encrypted, fetched, max(0.0, self.day.samples - in_clear - encrypted - apart)
 
     def mah(self, use: Consumption) -> float:
         """A day's."""
@@ -141,6 +152,7 @@ class Found:
                 "radio_s": row.day.radio_s,
                 "samples": row.day.samples,
                 "on_air": row.day.traffic.counts(),
+                "transmitted": dict(zip(("clear", "encrypted", "fetched", "not"), row.transmitted, strict=True)),
             }
             for row in self.rows
         ]
@@ -189,7 +201,8 @@ _HEADER = (
     "bytes on the air",
     "readings in clear",
     "encrypted",
-    "not broadcast",
+    "fetched",
+    "not transmitted",
 )
 
 
@@ -200,9 +213,6 @@ def table(found: Found) -> Table:
     rows = []
     for row in found.rows:
         mah, on_air = row.mah(found.use), row.day.traffic
-        in_clear, encrypted = on_air.readings[OPEN], on_air.readings[ENCRYPTED]
-        if row is first:
-            in_clear = row.day.samples
         sent = on_air.advert_bytes + on_air.scan_response_bytes + on_air.sent_bytes + on_air.received_bytes
         rows.append(
             (
@@ -211,9 +221,9 @@ def table(found: Found) -> Table:
                 number(CAPACITY_MAH / mah),
                 f"{first.mah(found.use) / mah:.2f}",
                 f"{first.mah(without) / row.mah(without):.2f}",
-                f"{row.day.radio_s / 864:.2g}%",
+                f"{row.day.radio_s / 864:.1f}%",
                 *(number(count) for count in (on_air.adverts, on_air.scan_responses, on_air.connections, sent)),
-                *(number(count) for count in (in_clear, encrypted, max(0, row.day.samples - in_clear - encrypted))),
+                *(number(count) for count in row.transmitted),
             )
         )
     return Table("energy", describe(), _HEADER, tuple(rows), tuple(textwrap.wrap(" ".join(_notes(found)), 118)))

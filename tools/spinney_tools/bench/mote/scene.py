@@ -67,6 +67,8 @@ class Seen:
     days: float
     """That one mote would have taken for it."""
     used: Ledger = field(default_factory=Ledger)
+    fetched: int = 0
+    """Samples that the broker fetched."""
     told_s: list[float] = field(default_factory=list)
     """From an event's sample until the broker had it."""
     heard_s: list[list[float]] = field(default_factory=list)
@@ -164,9 +166,11 @@ class _Scene:
             times[device.address].append(loop.time())
 
         self._seen.told_s.clear()
+        fetched = broker.counts["events"]
         async with BleakScanner(heard, bluez={"adapter": broker.name}):
             await asyncio.sleep(self._way.hours * 3600)
         self._seen.heard_s = list(times.values())
+        self._seen.fetched = broker.counts["events"] - fetched
         for mote, first in zip(self._motes, before, strict=True):
             self._seen.used = plus(self._seen.used, plus(mote.battery.ledger, first, -1))
 
