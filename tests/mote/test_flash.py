@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import random
 import re
+import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from board_on_pty import BoardOnPty
 from esp_loader import ESP32_S2_MAGIC, EspLoader
 from flash_kit import config, esp_image, names, read, run
+from spinney_boot import unframed
 
-from spinney_tools.mote import boards, flash, library
+from spinney_tools.mote import boards, flash, key, keys, library
 
 README = library.firmware() / "README.md"
 pytestmark = [pytest.mark.slow, pytest.mark.needs("node", "npm")]
@@ -30,7 +33,8 @@ def test_library_and_configuration_come_onto_a_board_that_runs_micropython(
         assert wanted.keys() | {"/config.json"} <= found
         assert all(read(board, name) == wanted[name] for name in ("/main.py", "/lib/spinney_mote/vm.mpy"))
         assert json.loads(read(board, "/config.json") or b"")["name"] == "balcony"
-    lines = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr().out.splitlines()
+    lines = [line for line in told if line.startswith("[")]
     assert [line.split("] ")[1].split(" ...")[0] for line in lines] == [
         f"check {tmp_path / 'mote.toml'}",
         "find the board's port",
@@ -38,9 +42,11 @@ def test_library_and_configuration_come_onto_a_board_that_runs_micropython(
         f"ask MicroPython on {board.port}",
         "copy what differs",
         "compare hashes",
+        "make its key",
         "restart",
         "wait for the advert of balcony",
     ]
+    assert "  open: temperature, humidity, pressure: all in each advert (10 bytes, room for 21)" in told
     assert all(" ... ok" in line for line in lines)
     assert lines[-1].endswith("balcony was heard")
 
@@ -98,6 +104,68 @@ def test_a_driver_of_the_owners_own_comes_along(tmp_path: Path) -> None:
         assert "/lib/spinney_mote/drivers/wind.mpy" in names(board)
 
 
+# ---- who reads its adverts
+
+
+def test_a_mote_gets_a_key_once_and_only_its_owner_can_read_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bindkeys.toml"
+    with BoardOnPty() as board:
+        assert run(board, "--config", str(config(tmp_path))) == 0
+        (device,) = tomllib.loads(file.read_text("utf-8"))["device"]
+        assert (device["address"], device["name"]) == ("C0:49:EF:12:34:56", "balcony")
+        assert capsys.readouterr().out.count(device["bindkey"]) == 1, "it is shown once"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        found = read(board, keys.ON_BOARD)
+        assert found is not None
+        assert bytes.fromhex(device["bindkey"]) in found
+        assert unframed(found) == bytes.fromhex(device["bindkey"]) + bytes(4), "as the mote reads it, with counter 0"
+        assert run(board, "--config", str(config(tmp_path))) == 0
+        assert read(board, keys.ON_BOARD) == found, "under a key that it has its counter goes on"
+        told = capsys.readouterr().out
+        assert "it has one: spinney mote key show balcony" in told
+        assert device["bindkey"] not in told
+    with BoardOnPty() as board:
+        assert run(board, "--config", str(config(tmp_path)), "--no-key") == 0
+        assert keys.ON_BOARD not in names(board)
+
+
+def test_who_reads_its_adverts_is_asked_on_a_terminal_only_and_a_flag_says_it_too(tmp_path: Path) -> None:
+    with BoardOnPty() as board:
+        for words, mode in ([], None), (["--adverts", "open"], "open"), (["--adverts", "auto"], None):
+            assert run(board, "--config", str(config(tmp_path)), *words) == 0
+            assert json.loads(read(board, "/config.json") or b"").get("advert_mode") == mode
+        fixed = str(config(tmp_path, 'advert_mode = "presence"'))
+        assert run(board, "--config", fixed) == 0
+        assert json.loads(read(board, "/config.json") or b"")["advert_mode"] == "presence"
+        assert run(board, "--adverts", "open") == 2
+
+
+def test_a_key_is_shown_renewed_and_forgotten_over_a_cable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "keys.toml"
+    words = ["--port", "", "--keys", str(file)]
+    with BoardOnPty({"/config.json": b'{"name": "roof"}'}) as board:
+        words[1] = board.port
+        assert key.main(["show", *words]) == 2
+        assert "roof has no key; make one" in capsys.readouterr().err
+        assert key.main(["new", *words]) == 0
+        first = capsys.readouterr().out.strip()
+        assert [one.key.hex() for one in keys.read(file).values()] == [first]
+        assert key.main(["show", "--port", board.port]) == 0
+        assert capsys.readouterr().out.strip() == first
+        assert key.main(["new", *words]) == 0
+        second = capsys.readouterr().out.strip()
+        assert second != first
+        assert [(one.name, one.key.hex()) for one in keys.read(file).values()] == [("roof", second)]
+        file.write_text("[[device]]\n")
+        assert key.main(["new", *words]) == 2
+        assert unframed(read(board, keys.ON_BOARD)) == bytes.fromhex(second) + bytes(4), "nothing was changed"
+        file.unlink()
+        assert key.main(["forget", *words]) == 0
+        assert keys.ON_BOARD not in names(board)
+
+
 # ---- what can go wrong
 
 
@@ -115,7 +183,7 @@ def test_a_cable_that_is_pulled_in_the_middle_leaves_a_board_that_starts_nothing
         assert "/main.py" not in names(board)
         assert run(board, "--config", str(config(tmp_path))) == 0
         assert {"/main.py", "/state/boot"} <= names(board)
-    assert "41 of 41" not in capsys.readouterr().out or share < 0.1, "what was whole is not written again"
+    assert "46 of 46" not in capsys.readouterr().out or share < 0.1, "what was whole is not written again"
 
 
 def test_another_board_than_the_one_named_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from flash_kit import config, esp_image, uf2_image
 from spinney_mote.ota import is_library_file
 
 from spinney_tools import clone, mote
-from spinney_tools.mote import boards, cable, config_file, flash, image, library, ports, shell, writing
+from spinney_tools.mote import advertising, boards, cable, config_file, flash, image, library, ports, shell, writing
 from spinney_tools.mote.boards import Board
 from spinney_tools.mote.errors import FlashError
 
@@ -140,6 +140,48 @@ def test_what_the_board_cannot_is_told(tmp_path: Path) -> None:
     assert "deep_sleep: Raspberry Pi Pico W keeps nothing" in mistakes(
         tmp_path, "deep_sleep = true\nwatchdog_s = 8", PICO
     )
+
+
+def test_what_fits_into_an_advert_is_said(tmp_path: Path) -> None:
+    def fits(*sensors: str) -> list[str]:
+        text = "[buses.wire]\nkind = 'i2c'\nscl = 1\nsda = 2\n" + "".join(f"[[sensors]]\n{one}\n" for one in sensors)
+        return list(config_file.read(config(tmp_path, text), ESP32).fits)
+
+    bme = 'driver = "bme280"\nbus = "wire"'
+    scd = 'driver = "scd4x"\nbus = "wire"'
+    sps = 'driver = "sps30"\nbus = "wire"'
+    assert fits(bme) == [
+        "open: temperature, humidity, pressure: all in each advert (10 bytes, room for 21)",
+        "encrypted: temperature, humidity, pressure: all in each advert (10 bytes, room for 13)",
+    ]
+    many = "temperature, humidity, pressure, co2, temperature_2, humidity_2"
+    assert fits(bme, scd)[1:] == [
+        f"encrypted: {many}: what has changed first, the others in turn (19 bytes, room for 13)"
+    ]
+    assert fits(sps)[-1] == "in no advert: pm1 (BTHome has no object for it); events have all"
+    assert fits(bme, bme, bme, bme, bme)[-1] == (
+        "encrypted: never pressure, pressure_2, pressure_3, pressure_4, pressure_5"
+        " (20 bytes that cannot be parted, room for 13)"
+    )
+    assert fits() == [
+        "open: nothing of what it measures, only that it is there",
+        "encrypted: nothing of what it measures, only that it is there",
+    ]
+
+
+@pytest.mark.parametrize(("answers", "mode"), [("", None), ("1", None), ("2", "open"), ("x 3", "encrypted")])
+def test_who_reads_the_adverts_is_asked_where_somebody_can_answer(
+    monkeypatch: pytest.MonkeyPatch, answers: str, mode: str | None
+) -> None:
+    told = iter(answers.split(" "))
+    chosen = advertising.chosen(None, "{}", lambda _: next(told))
+    assert chosen == "{}", "no terminal: nobody is asked"
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(advertising, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    assert json.loads(advertising.chosen(None, "{}", lambda _: next(told))).get("advert_mode") == mode
+    fixed = '{"advert_mode": "presence"}'
+    assert advertising.chosen(None, fixed, lambda _: next(told)) == fixed, "mote.toml has said it"
+    assert json.loads(advertising.chosen("open", fixed)) == {"advert_mode": "open"}
 
 
 def test_all_buses_can_be_looked_at_without_their_hardware(tmp_path: Path) -> None:

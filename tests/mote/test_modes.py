@@ -263,6 +263,7 @@ def test_a_counter_that_is_lost_or_has_come_to_its_end_means_presence_until_ther
     world = World(tmp_path, advert_mode="encrypted")
     life = world.start()
     assert life.modes.mode == modes.PRESENCE, "there is no key"
+    assert life.errors == ["advert_mode: there is no key to encrypt with; the mote only says that it is there"]
     life.key.renew()
     assert life.modes.mode == modes.ENCRYPTED
     (tmp_path / "state" / bindkey.NAME).write_bytes(b"damaged")
@@ -348,7 +349,7 @@ def test_an_open_mote_is_on_the_air_for_a_second_after_each_sample(tmp_path: Pat
 
 
 def test_a_mote_with_nothing_to_tell_is_there_for_a_moment(tmp_path: Path) -> None:
-    assert day(tmp_path).wakes(5) == [(250, True)] * 5
+    assert day(tmp_path).wakes(5) == [(200, True)] * 5
 
 
 def test_it_leaves_the_radio_off_at_samples_in_between(tmp_path: Path) -> None:
@@ -365,6 +366,23 @@ def test_an_event_is_told_at_once_whether_the_radio_was_due_or_not(tmp_path: Pat
     assert [ms for ms, _ in found].count(EVENT_AWAKE_MS) == 1
 
 
+def test_it_sleeps_as_soon_as_its_event_is_told(tmp_path: Path) -> None:
+    quick = day(tmp_path)
+    READINGS["value"] = 3000
+    quick.life = quick.world.wake()
+    begin = quick.world.ms
+    quick.world.run(quick.life, 400)
+    quick.world.radio.busy = True  # somebody comes
+    quick.world.run(quick.life, 300)
+    quick.life.ring.ack(quick.life.ring.next - 1)
+    quick.world.run(quick.life, 300)
+    assert len(quick.world.slept) == 1, "not while somebody is connected"
+    quick.world.radio.busy = False
+    quick.world.run(quick.life, 10_000)
+    assert len(quick.world.slept) == 2
+    assert quick.world.ms - begin <= 1000
+
+
 def test_it_is_there_at_each_sample_while_an_event_waits(tmp_path: Path) -> None:
     lonely = day(tmp_path, sample_interval_s=10)
     lonely.life.ring.add(1, 1, lonely.life.sample, 2)
@@ -375,7 +393,25 @@ def test_it_is_there_at_each_sample_while_an_event_waits(tmp_path: Path) -> None
         begin = lonely.world.ms
         lonely.world.run(lonely.life, 30_000)
         found.append(lonely.world.ms - begin)
-    assert found == [250] * 5
+    assert found == [200] * 5
+
+
+@pytest.mark.parametrize(("mode", "awake_ms"), [(modes.OPEN, 1000), (modes.PRESENCE, 200)])
+def test_a_mote_that_does_not_sample_sleeps_and_is_found_four_times_in_reach(
+    tmp_path: Path, mode: int, awake_ms: int
+) -> None:
+    found = day(tmp_path, mode)
+    found.life = found.world.wake()
+    found.life.set_sampling(False)
+    found.world.run(found.life, 30_000)
+    assert found.world.slept[-1] == 75_000
+    assert found.wakes(3) == [(awake_ms, True)] * 3
+    assert found.world.slept[-3:] == [75_000] * 3
+    assert found.world.radio.shown == [found.life.sample.sequence], "nothing was measured"
+    found.life = found.world.wake()
+    found.life.set_sampling(True)
+    found.world.run(found.life, 30_000)
+    assert found.world.slept[-1] <= 60_000
 
 
 def test_after_a_start_its_radio_is_on_at_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from radio_kit import ADDRESS, HOT, Scene, on_air, until
 
 from spinney.mote.protocol import EventFlag
-from spinney_tools.mote import filters, flash, info, ls, notes, ota, radio, set_time, tail
+from spinney_tools.mote import filters, flash, info, key, keys, ls, mode, notes, ota, radio, set_time, tail
 from spinney_tools.mote import main as mote_main
 from spinney_tools.sim import bleak_backend
 from spinney_tools.sim.mote import FIRMWARE
@@ -284,6 +284,74 @@ def test_a_passkey_that_is_not_entered_is_told(tmp_path: Path, capsys: Captured)
 
     assert on_air(tmp_path, scene, bonded_writes=True, passkey=123456) == 2
     assert "One with a passkey is paired in the system's Bluetooth settings first" in capsys.readouterr().err
+
+
+# ---- what it advertises, and its key
+
+
+def test_the_mode_is_shown_and_set(tmp_path: Path, capsys: Captured) -> None:
+    calls = [
+        (mode, "hut"),
+        (filters, "hut", "--add", HOT),
+        (mode, "hut", "presence", "--open-after", "60", "--json"),
+        (ls, "--seconds", "7"),
+        (info, "hut", "--json"),
+        (mode, "hut", "open"),
+    ]
+    assert play(tmp_path, *calls) == [0] * len(calls)
+    told = capsys.readouterr().out
+    assert "mode     open (nobody has set anything)" in told
+    found = next(json.loads(line) for line in told.splitlines() if line.startswith('{"mode"'))
+    assert (found["mode"], found["open_after"], found["since_renewed"]) == ("presence", 60, 0)
+    assert "(presence)" in told
+    about = next(json.loads(line) for line in told.splitlines() if line.startswith('{"name"'))
+    assert about["adverts"] == "presence"
+    assert "mode     open (open was set)" in told
+
+
+def test_a_mode_of_mote_toml_is_refused_in_the_motes_words(tmp_path: Path, capsys: Captured) -> None:
+    assert play(tmp_path, (mode, "hut", "open"), (mode, "hut"), advert_mode="presence") == [2, 0]
+    told = capsys.readouterr()
+    assert "advert_mode is set in mote.toml" in told.err
+    assert "presence (set in mote.toml)" in told.out
+
+
+def test_the_key_is_shown_renewed_and_forgotten_for_who_is_paired_by_the_passkey(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    file = str(tmp_path / "keys.toml")
+
+    async def scene(_there: Scene) -> list[int]:
+        bleak_backend.adapter().passkey = 123456
+        calls = [("show", "hut"), ("new", "hut", "--keys", file), ("show", "hut"), ("new", "hut", "--keys", file)]
+        codes = [await call(key, *words) for words in calls]
+        assert [one.name for one in keys.read(Path(file)).values()] == ["hut"]
+        return [*codes, await call(key, "forget", "hut", "--keys", file), await call(key, "show", "hut")]
+
+    assert on_air(tmp_path / "mote", scene, bonded_writes=True, passkey=123456) == [2, 0, 0, 0, 0, 2]
+    told = capsys.readouterr()
+    first, shown, second = told.out.split()
+    assert first == shown != second
+    assert len(bytes.fromhex(second)) == 16
+    assert told.err.count("hut has no key; make one: spinney mote key new hut") == 2
+    assert keys.read(Path(file)) == {}
+
+
+def test_a_key_is_not_told_without_a_passkey(tmp_path: Path, capsys: Captured) -> None:
+    for bonded in True, False:
+        assert play(tmp_path / str(bonded), (key, "show", "hut"), bonded_writes=bonded) == [2]
+        assert "only to who is paired by its passkey" in capsys.readouterr().err
+
+
+def test_a_file_of_keys_that_others_wrote_is_left_alone(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "keys.toml"
+    for text in ("[[device]]\naddress = 1", "not toml", '[[device]]\naddress = "a"\nbindkey = "xyz"\n'):
+        file.write_text(text, "utf-8")
+        with pytest.raises(keys.KeyFileError, match="no file of bind keys"):
+            keys.put(file, keys.Key("C0:00:00:00:00:01", "hut", bytes(16)))
+        assert file.read_text("utf-8") == text
+    assert play(tmp_path / "mote", (key, "new", "hut", "--keys", str(file))) == [2]
+    assert "no file of bind keys" in capsys.readouterr().err
 
 
 # ---- ota

@@ -22,7 +22,7 @@ class Config:
         self.fallback = "encrypted"
         self.deep_sleep = False
         self.awake_ms = 1000
-        self.look_ms = 250
+        self.look_ms = 200
         self.reach_s = 300
         self.watchdog_s = 30
         self.ring_bytes = 4096

@@ -19,6 +19,7 @@ REBOOT_DELAY_MS = 500  # so that the answer goes out
 HEALTHY_MS = 30_000
 BUSY_TURN_MS = 20  # while a central is connected
 IDLE_TURN_MS = 200
+START_AWAKE_MS = 3000  # after a start that is no wake: whoever stands beside it wants to connect
 EVENT_AWAKE_MS = 3000  # for how long a mote that sleeps waits for somebody who wants the event that it made just now
 SHOWS_IN_REACH = 4  # how often one that has nothing to tell is there within reach_s
 _NEVER_MS = -(1 << 62)
@@ -65,6 +66,7 @@ class Life:
         self._is_measuring = False
         self._sampled_ms = 0
         self._stay_ms = 0  # for how long after a sample there is something to stay awake for
+        self._has_news = False  # the last sample made an event
         self._shown_ms = _NEVER_MS  # when others could last hear of the mote
         self._started_ms = 0
         self._reboot_ms = -1
@@ -94,6 +96,8 @@ class Life:
         if sampling is not None:
             self.sampling = sampling == b"\x01"
         self.last_crash = (self.store.get(spinney_boot.CRASH) or b"").decode()
+        if self.config.advert_mode == "encrypted" and not self.key.key:
+            self.config.complain("advert_mode: there is no key to encrypt with; the mote only says that it is there")
         if self.key.key and not ccm.is_there():
             self.key.is_spent = True
             self.config.complain("bind key: this board cannot encrypt; the mote only says that it is there")
@@ -110,6 +114,9 @@ class Life:
         if not (self.is_woken and self.sleeps and self.sampling and self.modes.mode == modes.PRESENCE):
             radio.start()
         if not self.sampling:
+            self._sampled_ms = self._shown_ms = self.clock.advance()
+            is_moment = self.is_woken and self.modes.mode == modes.PRESENCE
+            self._stay_ms = self.config.look_ms if is_moment else self.config.awake_ms
             radio.show(self.sample)
 
     def run(self, sleep_ms) -> None:
@@ -184,17 +191,24 @@ class Life:
 
     def may_sleep(self) -> bool:
         """Whether deep sleep is wanted, possible, worth it, and nobody waits for the mote."""
-        if not self.sleeps or not self.sampling or self._is_measuring or not self.samples:
+        if not self.sleeps or self._is_measuring or (self.sampling and not self.samples):
             return False
         if self.ota.is_open or self._reboot_ms >= 0 or (self.radio is not None and self.radio.busy):
             return False
         now = self.clock.advance()
-        return now - self._sampled_ms >= self._stay_ms and self._due_ms - now >= LEAST_SLEEP_MS
+        is_told = self._has_news and self.ring.first == self.ring.next  # somebody came for the event, and went
+        return (is_told or now - self._sampled_ms >= self._stay_ms) and self._wake_ms() - now >= LEAST_SLEEP_MS
+
+    def _wake_ms(self) -> int:
+        """When the next sample is due; without sampling, when the mote is to be found again."""
+        if self.sampling:
+            return self._due_ms
+        return self.clock.advance() + self.config.reach_s * 1000 // SHOWS_IN_REACH
 
     def sleep(self) -> None:
-        """Keeps what must be kept and sleeps until the next sample is due. A start follows."""
+        """Keeps what must be kept and sleeps until there is something to do. A start follows."""
         self._prove_now()
-        ms = self._due_ms - self.clock.advance()
+        ms = self._wake_ms() - self.clock.advance()
         if self._keep(ms):
             if self.radio is not None:
                 self.radio.stop()
@@ -253,6 +267,7 @@ class Life:
         self.samples += 1
         news = self.labels.observe(sample)
         self._stay_ms = self._stay(now, news)
+        self._has_news = news > 0 and self.is_woken
         if self._stay_ms and self.radio is not None:
             self._shown_ms = now
             self.radio.show(sample)
@@ -260,7 +275,9 @@ class Life:
     def _stay(self, now: int, news: int) -> int:
         """For how long this sample is worth having the radio on, if the mote sleeps; 0: not at all."""
         config = self.config
-        if not self.sleeps or self.modes.mode != modes.PRESENCE or not self.is_woken:
+        if not self.is_woken and self.samples == 1:
+            return max(config.awake_ms, START_AWAKE_MS)
+        if not self.sleeps or self.modes.mode != modes.PRESENCE:
             return config.awake_ms
         if news:
             return max(config.awake_ms, EVENT_AWAKE_MS)
@@ -283,7 +300,7 @@ class Life:
             idle_ms = min(idle_ms, self._ready_ms - now)
         elif self.sampling:
             idle_ms = min(idle_ms, self._due_ms - now)
-            left_ms = self._sampled_ms + self._stay_ms - now
-            if left_ms > 0 and self.sleeps:
-                idle_ms = min(idle_ms, left_ms)
+        left_ms = self._sampled_ms + self._stay_ms - now
+        if left_ms > 0 and self.sleeps:
+            idle_ms = min(idle_ms, left_ms)
         return max(idle_ms, 1)

@@ -14,6 +14,8 @@ COMMANDS = {
     "info": "show what a mote says of itself: readings, events, memory, last crash",
     "filters": "list, add or drop the filters of a mote",
     "tail": "print a mote's events as they come",
+    "mode": "show or set what a mote advertises",
+    "key": "show or renew the key of encrypted adverts",
     "set-time": "set a mote's clock",
     "ota": "update a mote's library over the air",
     "shell": "MicroPython's prompt on a board, over a cable",

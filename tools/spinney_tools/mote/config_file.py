@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import library
+from . import advertising, library
 from .boards import Board
 from .errors import FlashError
 
@@ -26,10 +26,12 @@ class MoteConfig:
 
     text: str
     name: str
+    fits: tuple[str, ...]
+    """Lines that say which attributes fit into its adverts."""
 
 
-def read(file: Path, board: Board, drivers: Iterable[Path] = ()) -> MoteConfig:
-    """FlashError with all that is wrong with it; `drivers` are files of the owner's own."""
+def read(file: Path, board: Board, drivers: Iterable[Path] = (), adverts: str | None = None) -> MoteConfig:
+    """FlashError with all that is wrong with it; `drivers` are files of the owner's own, `adverts` is --adverts."""
     try:
         with file.open("rb") as opened:
             found = tomllib.load(opened)
@@ -42,21 +44,22 @@ def read(file: Path, board: Board, drivers: Iterable[Path] = ()) -> MoteConfig:
         raise FlashError(f"{file}: {error}", "It is TOML, as in firmware/mote.toml.") from None
     except TypeError as error:
         raise FlashError(f"{file}: {error}", "Dates and times are nothing that a mote knows.") from None
-    wrong = problems(text, board, drivers)
+    wrong, fits = looked_at(text, board, drivers)
     if wrong:
         raise FlashError(
             f"{file}:\n  " + "\n  ".join(wrong), "firmware/README.md lists all entries. Nothing was changed."
         )
-    return MoteConfig(text, found.get("name", DEFAULT_NAME))
+    return MoteConfig(advertising.chosen(adverts, text), found.get("name", DEFAULT_NAME), tuple(fits))
 
 
-def problems(text: str, board: Board, drivers: Iterable[Path] = ()) -> list[str]:
-    """What the mote would complain about at its start, and what this board cannot."""
+def looked_at(text: str, board: Board, drivers: Iterable[Path] = ()) -> tuple[list[str], list[str]]:
+    """What the mote would complain about at its start, and what this board cannot; and what fits into its adverts."""
     with _firmware(drivers):
-        from spinney_mote import config, wiring  # type: ignore[import-not-found]
+        from spinney_mote import bthome, config, wiring  # type: ignore[import-not-found]
 
         parsed = config.parse(text)
-        wiring.sensors(parsed, _Anything(), _Anything())
+        sensors = wiring.sensors(parsed, _Anything(), _Anything())
+        fits = list(advertising.fits(bthome, [one for sensor in sensors for one in sensor.attributes]))
         wrong = list(parsed.problems)
         if len(text.encode()) > config.FILE_BYTES:
             wrong.append(f"config.json would have more than {config.FILE_BYTES} bytes")
@@ -66,7 +69,7 @@ def problems(text: str, board: Board, drivers: Iterable[Path] = ()) -> list[str]
         wrong.append(f"watchdog_s must be at most {board.watchdog_max_s} on {board.title}")
     if parsed.deep_sleep and not board.deep_sleep:
         wrong.append(f"deep_sleep: {board.title} keeps nothing through it")
-    return wrong
+    return wrong, fits
 
 
 class _Anything:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from spinney_tools.client_options import DONE, ERROR, INTERRUPTED, REFUSED, say
 
-from . import boards, cable, config_file, image, library, ports, writing
+from . import advertising, boards, cable, config_file, image, keys, library, ports, writing
 from .config_file import DEFAULT_NAME, MoteConfig
 from .errors import FlashError
 from .steps import Step, Steps
@@ -36,9 +36,14 @@ examples:
   spinney mote flash --board esp32 --config mote.toml     one that runs MicroPython: library and configuration only
   spinney mote flash --board picow --config mote.toml --firmware RPI_PICO_W-v1.27.0.uf2       hold BOOTSEL, plug it in
   spinney mote flash --board esp32 --driver mine.py --config mote.toml                        with a driver of your own
+  spinney mote flash --board esp32 --config mote.toml --adverts open    Home Assistant goes on to read all of it
 
-With --firmware everything on the board is erased. Without it the mote keeps its bonds, its filters and its boot number.
-It can be run again after any failure; what is whole on the board is not written again.
+With --firmware everything on the board is erased. Without it the mote keeps its bonds, its filters, its boot number and
+its key. It can be run again after any failure; what is whole on the board is not written again.
+
+On a terminal it asks who is to read the mote's adverts, unless --adverts or mote.toml (advert_mode) says so. A mote
+that a mobile broker owns says only that it is there, by default: Home Assistant and other readers of BTHome lose it.
+A mote without a key gets one for encrypted adverts: it is shown once, and kept in a file for mobile brokers (--keys).
 
 exit codes: 0 done, 1 written, but the mote was not heard, 2 something was wrong, 130 stopped by Ctrl-C
 """
@@ -53,6 +58,9 @@ def main(arguments: list[str], hear: Hear | None = None) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _Flash(options, hear or hear_mote).run()
+    except keys.KeyFileError as error:
+        say(f"spinney mote flash: {error}")
+        return ERROR
     except FlashError as error:
         say(f"spinney mote flash: {error}")
         if error.advice:
@@ -79,6 +87,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--driver", type=Path, action="append", default=[], metavar="FILE", help="a sensor driver of your own"
     )
+    made.add_argument(
+        "--adverts", choices=advertising.CHOICES, help="who reads its adverts; auto: open until a broker owns it"
+    )
+    made.add_argument(
+        "--keys", type=Path, metavar="FILE", help=f"where its key is kept (beside --config, {keys.DEFAULT})"
+    )
+    made.add_argument("--no-key", action="store_true", help="make no key for encrypted adverts")
     made.add_argument("--drive", type=Path, metavar="FOLDER", help="where the Pico is mounted, if it is not found")
     made.add_argument("--baud", type=int, default=BAUD, help="of the image (%(default)s)")
     made.add_argument(
@@ -101,10 +116,13 @@ class _Flash:
         self._board = boards.load(options.board)
         self._uses_drive = options.firmware is not None and self._board.method == "uf2"
         writes = 0 if options.firmware is None else 2 if self._uses_drive else 3
-        self._steps = Steps(7 + (options.config is not None) + writes)
+        self._steps = Steps(7 + (options.config is not None) + writes + (not options.no_key))
+        self._keys: Path = options.keys or (options.config or keys.DEFAULT).with_name(keys.DEFAULT.name)
 
     def run(self) -> int:
         config = self._check_config()
+        if not self._options.no_key:
+            keys.read(self._keys)  # what is wrong with it is told before anything is changed
         self._check_image()
         port = "" if self._uses_drive else self._find()
         files = self._compile()
@@ -115,7 +133,8 @@ class _Flash:
         with contextlib.ExitStack() as until_the_restart:
             board = self._connect(port, until_the_restart)
             self._copy(board, files, config)
-            name = config.name if config else _name_on(board)
+            name = config.name if config else name_on(board)
+            self._give_key(board, name)
             with self._steps.step("restart"):
                 board.reset()
         return self._listen(name)
@@ -124,10 +143,15 @@ class _Flash:
 
     def _check_config(self) -> MoteConfig | None:
         if self._options.config is None:
+            if self._options.adverts is not None:
+                raise FlashError("--adverts is for a configuration", "Name it by --config.")
             return None
         with self._steps.step(f"check {self._options.config}") as step:
-            config = config_file.read(self._options.config, self._board, self._options.driver)
+            options = self._options
+            config = config_file.read(options.config, self._board, options.driver, options.adverts)
             step.result = f"the mote is called {config.name}"
+        for line in config.fits:
+            print(f"  {line}")
         return config
 
     def _check_image(self) -> None:
@@ -222,6 +246,24 @@ class _Flash:
             board.write(name, data, lambda written, start=start: step.progress(start + written, whole))  # type: ignore[misc]
             done += len(data)
 
+    # ---- the key
+
+    def _give_key(self, board: cable.Cable, name: str) -> None:
+        """One of its own for encrypted adverts, unless it has one: under that its counter goes on."""
+        if self._options.no_key:
+            return
+        with self._steps.step("make its key") as step:
+            if keys.on_board(board) is not None:
+                step.result = f"it has one: spinney mote key show {name}"
+                return
+            address = keys.address_of(board)
+            key = keys.make_on_board(board)
+            step.result = "made; the board does not say its address, so no file has it"
+            if address is not None:
+                keys.put(self._keys, keys.Key(address, name, key))
+                step.result = f"made, and kept in {self._keys}"
+        print(f"  the key of {name}, shown once (BTHome calls it bindkey): {key.hex()}")
+
     # ---- the end
 
     def _listen(self, name: str) -> int:
@@ -262,7 +304,7 @@ def _appearing(wanted: str) -> str:
 _LOOK_AGAIN_SECONDS = 0.5
 
 
-def _name_on(board: cable.Cable) -> str:
+def name_on(board: cable.Cable) -> str:
     """What the configuration that is on the board calls it."""
     text = board.read(CONFIG)
     try:

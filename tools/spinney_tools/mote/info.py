@@ -6,6 +6,7 @@ import argparse
 from datetime import UTC, datetime
 from typing import Any
 
+from spinney.mote import adverts
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import AttributeRow, Info, InfoFlag, MoteTime
 from spinney_tools.client_options import DONE
@@ -69,6 +70,7 @@ def about(link: MoteLink, info: Info, clock: MoteTime, filters: dict[int, int], 
         "next_event": info.next_event,
         "events_dropped": info.events_dropped,
         "writes_refused": info.writes_refused,
+        "adverts": (adverts.in_force(info) or adverts.Mode.OPEN).name.lower(),
         "bonded_writes": InfoFlag.BONDED_WRITES in info.flags,
         "pairing_open": InfoFlag.PAIRING_OPEN in info.flags,
         "last_crash": crash,
@@ -109,6 +111,7 @@ def _text(found: dict[str, Any]) -> str:
         "filters": f"{found['filters']} (table {found['filter_table_crc']})",
         "events": f"{waiting} wait, {found['events_dropped']} dropped, next {found['next_event']}",
         "writes": f"{writes}; {found['writes_refused']} refused",
+        "adverts": found["adverts"],
         "last crash": found["last_crash"].strip().replace("\n", "\n" + " " * 12) or "none",
     }
     names = ("name", "unit", "step", "low", "high", "bthome")

@@ -70,6 +70,7 @@ def about(mote: radio.Heard) -> dict[str, Any]:
         "sequence": mote.scan.sequence,
         "last_event": mote.scan.last_event,
         "filter_table_crc": f"{mote.scan.table_crc:08x}",
+        "adverts": mote.mode.name.lower(),
         "readings": mote.readings,
     }
 
@@ -77,4 +78,4 @@ def about(mote: radio.Heard) -> dict[str, Any]:
 def _row(mote: radio.Heard) -> tuple[Any, ...]:
     found = about(mote)
     numbers = (found["boot"], found["sequence"], found["last_event"])
-    return (mote.name, mote.address, f"{mote.rssi} dBm", *numbers, readings(mote.readings))
+    return (mote.name, mote.address, f"{mote.rssi} dBm", *numbers, readings(mote.readings) or f"({found['adverts']})")

@@ -18,6 +18,7 @@ from bleak.exc import BleakBluetoothNotAvailableError, BleakError
 
 from spinney.errors import SpinneyError
 from spinney.mote import advert
+from spinney.mote.adverts import Mode
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import (
     INFO,
@@ -35,8 +36,13 @@ from spinney_tools.client_options import ERROR, INTERRUPTED, say
 
 FIND_SECONDS = 15.0
 CONNECT_SECONDS = 20.0
+CONNECT_TRIES = 3
 MAX_MOTES = 10_000
 """Remembered while listening; others are not shown."""
+
+
+class NotConnected(LinkLost):
+    """A mote that was heard and could not be connected to."""
 
 
 class RadioError(SpinneyError):
@@ -52,6 +58,8 @@ class Heard:
     rssi: int = 0
     scan: advert.ScanData | None = None
     readings: dict[str, Any] = field(default_factory=dict)
+    mode: Mode = Mode.OPEN
+    """What its last advert was."""
 
     @property
     def address(self) -> str:
@@ -63,8 +71,13 @@ class Heard:
         self.rssi = data.rssi
         with contextlib.suppress(ProtocolError):
             self.scan = advert.ScanData.decode(data.manufacturer_data.get(advert.COMPANY, b""))
+        if advert.PRESENCE in data.service_data:
+            self.mode = Mode.PRESENCE
+            self.readings.clear()
+            return
         with contextlib.suppress(ProtocolError):
             found = advert.Advert.decode(data.service_data.get(advert.BTHOME, b""))
+            self.mode = Mode.ENCRYPTED if found.encrypted else Mode.OPEN
             self.readings.update((reading.name, reading.value) for reading in found.readings)
 
 
@@ -162,9 +175,19 @@ _PERMISSION = "On Linux: sudo usermod -aG bluetooth $USER, then log in again; on
 
 @contextlib.asynccontextmanager
 async def linked(options: argparse.Namespace, *, writes: bool = True) -> AsyncIterator[MoteLink]:
-    """A connection to the mote that is named, paired where `writes` needs that."""
-    mote = await find(options)
-    async with link_to(mote, options, writes=writes) as link:
+    """A connection to the mote that is named, paired where `writes` needs that.
+
+    One that sleeps is there for a moment only: what comes too late is tried again when it is heard again.
+    """
+    async with contextlib.AsyncExitStack() as until_the_end:
+        for turn in range(CONNECT_TRIES):
+            mote = await find(options)
+            try:
+                link = await until_the_end.enter_async_context(link_to(mote, options, writes=writes))
+                break
+            except NotConnected:
+                if turn == CONNECT_TRIES - 1:
+                    raise
         yield link
 
 
@@ -175,7 +198,7 @@ async def link_to(mote: Heard, options: argparse.Namespace, *, writes: bool = Tr
     try:
         await client.connect()
     except (BleakError, TimeoutError, OSError, EOFError) as error:
-        raise LinkLost(
+        raise NotConnected(
             f"cannot connect ({error or 'no answer'}); go nearer and try again", address=mote.address
         ) from error
     try:
