@@ -33,12 +33,15 @@ examples:
   spinney sim city --replay series.csv --out -        real series, publications on standard output
   spinney sim city --replay series.csv --columns time=Date NO2="NO2 (ug/m3)"    whose columns are called otherwise
 
-The same seed gives the same city and the same publications.
+The same seed gives the same city and the same publications. With --filter motes advertise only that they are there.
+What is on the air is counted by a scanner that hears all; mAh are modelled (an ESP32-C3's, see battery.py).
 exit codes: 0 the minutes are over, 2 something was wrong, 130 stopped by Ctrl-C
 """
 WRONG, INTERRUPTED = 2, 130
 _REAL_S_PER_LINE = 1.0
 _SLICE_S = 1.0
+EACH_MOTE = "each mote on the air"
+"""Of the summary: only as JSON."""
 
 
 def run(arguments: list[str]) -> int:
@@ -76,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--others", type=Path, nargs="?", const=RECORDED, metavar="FILE", help="other makers' adverts")
     parser.add_argument("--out", metavar="FILE", help="publications as JSON lines (-: standard output)")
-    parser.add_argument("--json", action="store_true", help="the summary as a JSON object")
+    parser.add_argument("--json", action="store_true", help="the summary as a JSON object, with each mote's counts")
     return parser
 
 
@@ -145,7 +148,8 @@ class _Command:
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr)
         stream = sys.stderr if self._out is sys.stdout else sys.stdout
-        print(json.dumps(self._summary) if self._options.json else _table(self._summary), file=stream)
+        found = {name: value for name, value in self._summary.items() if name != EACH_MOTE}
+        print(json.dumps(self._summary) if self._options.json else _table(found), file=stream)
         return status
 
     async def _simulate(self) -> None:
@@ -208,10 +212,11 @@ def summary(city: City, real_s: float) -> dict[str, Any]:
         "samples": samples,
         "on the air, of motes": {name.replace("_", " "): _rounded(count) for name, count in on_air.counts().items()},
         "on the air, of the median mote": _median([mote.radio.traffic.counts() for mote in city.motes]),
-        "of samples, on the air": _shares(samples, on_air),
+        "of samples": _shares(samples, on_air),
         "mAh": round(used_mah, 3),
         "mAh per mote and day": round(used_mah / max(1, len(city.motes)) / days, 3),
         "mAh by what took it (modelled)": _by_use(city),
+        EACH_MOTE: {mote.name: mote.radio.traffic.counts() for mote in city.motes},
     }
 
 
@@ -223,7 +228,11 @@ def _median(counts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _shares(samples: int, on_air: Traffic) -> dict[str, int]:
     """A sample whose values were broadcast was transmitted, whatever a filter held back."""
     in_clear, encrypted = on_air.readings[OPEN], on_air.readings[ENCRYPTED]
-    return {"in clear": in_clear, "encrypted": encrypted, "not broadcast": max(0, samples - in_clear - encrypted)}
+    return {
+        "broadcast in clear": in_clear,
+        "broadcast encrypted": encrypted,
+        "not broadcast": max(0, samples - in_clear - encrypted),
+    }
 
 
 def _by_use(city: City) -> dict[str, float]:

@@ -7,6 +7,7 @@ by the battery's model. The baseline is the firmware of before in the same model
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -46,10 +47,15 @@ BASELINE_DAY = Ledger(
     radio_starts=1_424,
     samples=1_424,
     reads=2_848,
-    traffic=Traffic(adverts=4_272, advert_bytes=68_352, scan_responses=3_918, scan_response_bytes=78_360),
+    traffic=Traffic(
+        adverts=4_272,
+        advert_bytes=68_352,
+        scan_responses=3_918,
+        scan_response_bytes=78_360,
+        kinds=Counter({OPEN: 4_272}),
+        readings=Counter({OPEN: 1_424}),
+    ),
 )
-BASELINE_DAY.traffic.kinds[OPEN] = BASELINE_DAY.traffic.adverts
-BASELINE_DAY.traffic.readings[OPEN] = BASELINE_DAY.samples
 """The firmware of commit d11244e, deep_sleep = true, awake_ms = 3000, a sample each 60 s and what its start takes: in a
 day 1,424 starts, in each the radio on from the start until 3.0 s after the sample, and 3 adverts of 16 bytes, one a
 second. Nine in ten are asked for their scan response of 20 bytes, as the broker listens nine tenths of the time.
