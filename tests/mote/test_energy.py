@@ -37,7 +37,8 @@ def found() -> Found:
 def test_presence_with_filters_reaches_the_targets(found: Found) -> None:
     assert found.missed() == []
     low, high = found.sensitivity(BASELINE_NAME)
-    assert low < found.times(BASELINE_NAME) < high
+    assert low[0] < found.times(BASELINE_NAME) < high[0]
+    assert low[1] == "twice boot_s", "what is spent whatever is advertised"
 
 
 def test_what_filters_hold_back_is_not_on_the_air(found: Found) -> None:

@@ -120,13 +120,15 @@ class Found:
         use = use or self.use
         return self.row(than).mah(use) / self.row(_PRESENCE).mah(use)
 
-    def sensitivity(self, than: str) -> tuple[float, float]:
-        """The least and the most of these times with any one constant of the model halved or doubled."""
-        values = [getattr(self.use, one.name) for one in fields(self.use)]
+    def sensitivity(self, than: str) -> tuple[tuple[float, str], tuple[float, str]]:
+        """The least and the most of these times with one constant of the model halved or doubled, and which."""
         changed = [
-            self.times(than, replace(self.use, **{one.name: value * factor}))
-            for one, value in zip(fields(self.use), values, strict=True)
-            for factor in (0.5, 2.0)
+            (
+                self.times(than, replace(self.use, **{one.name: getattr(self.use, one.name) * factor})),
+                f"{word} {one.name}",
+            )
+            for one in fields(self.use)
+            for factor, word in ((0.5, "half"), (2.0, "twice"))
         ]
         return min(changed), max(changed)
 
@@ -239,7 +241,7 @@ def _notes(found: Found) -> Iterator[str]:
     yield "*Modelled*: an ESP32-C3's battery by the constants of `tools/spinney_tools/sim/battery.py`, each with its"
     yield f"source or marked as chosen, from what was *simulated*: {MOTES} motes with the firmware itself on the"
     yield f"virtual board for {HOURS:g} hours, beside a broker that listens actively, a sample each"
-    yield f"{SAMPLE_INTERVAL_S} s and what a start takes, an event each {EVENT_EVERY_S / 3600:g} h, connections at"
+    yield f"{SAMPLE_INTERVAL_S} s and what a start takes, one event an hour, connections at"
     yield f"{CONNECTION_INTERVAL_S * 1000:g} ms. No board was measured. Counts are a mote's in a day, by a scanner"
     yield "that hears all; bytes are those of adverts, scan responses and connections. *d11244e* is the firmware of"
     yield "before with `deep_sleep = true` and `awake_ms = 3000`: what it did there, in the same model. The other rows"
@@ -252,14 +254,18 @@ def _notes(found: Found) -> Iterator[str]:
 def _results(found: Found) -> Iterator[str]:
     seen = found.row(_PRESENCE).seen
     assert seen is not None
-    ranges = ["{:.2f} to {:.2f}".format(*found.sensitivity(than)) for than in (BASELINE_NAME, _OPEN)]
+    ranges = [_range(*found.sensitivity(than)) for than in (BASELINE_NAME, _OPEN)]
     yield f"In presence with filters a battery lasts {found.times(BASELINE_NAME):.2f} times the baseline's (target"
     yield f"{TIMES_BASELINE:g}) and {found.times(_OPEN):.2f} times that of the same firmware open and without filters"
-    yield f"(target {TIMES_OPEN:g}); with any one constant halved or doubled {' and '.join(ranges)} times."
+    yield f"(target {TIMES_OPEN:g}). With one constant of the model halved or doubled these are {' and '.join(ranges)}."
     yield f"There a change of a quiet mote's table took {_times(seen.changed_s)} (target: 95 of 100 within"
     yield f"{REACH_S:g} s), from an event's sample until the broker had it {_times(seen.told_s)}"
     yield f"(target {TOLD_S:g} s), and from any moment until a mote was heard {_times(seen.found_s())}"
     yield f"(target: 99 of 100 within {FOUND_S:g} s): p50, p95, p99 and the longest."
+
+
+def _range(least: tuple[float, str], most: tuple[float, str]) -> str:
+    return f"{least[0]:.2f} ({least[1]}) to {most[0]:.2f} ({most[1]})"
 
 
 def _times(values: Sequence[float]) -> str:
