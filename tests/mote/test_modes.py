@@ -167,7 +167,7 @@ def test_time_without_a_visit_goes_on_through_deep_sleep(tmp_path: Path) -> None
     life = world.start()
     own(life)
     sleeps = 0
-    while life.modes.mode == modes.PRESENCE:
+    while life.modes.mode == modes.PRESENCE and sleeps < 400:
         world.run(life, 10_000)
         life = world.wake()
         sleeps += 1
