@@ -38,7 +38,9 @@ def test_presence_with_filters_reaches_the_targets(found: Found) -> None:
     assert found.missed() == []
     low, high = found.sensitivity(BASELINE_NAME)
     assert low[0] < found.times(BASELINE_NAME) < high[0]
-    assert low[1] == "twice boot_s", "what is spent whatever is advertised"
+    assert low[1] == "half radio_ma"
+    thirstier = replace(found, use=replace(found.use, radio_ma=found.use.radio_ma / 2))
+    assert thirstier.times(BASELINE_NAME) == pytest.approx(low[0])
 
 
 def test_what_filters_hold_back_is_not_on_the_air(found: Found) -> None:

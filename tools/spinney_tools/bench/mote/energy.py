@@ -19,7 +19,6 @@ from ..table import Table, number
 from .scene import (
     CHANGES,
     CONNECTION_INTERVAL_S,
-    EVENT_EVERY_S,
     HOT,
     HOURS,
     MOTES,
