@@ -55,7 +55,7 @@ def draw(found: Numbers) -> str:
     cards = (
         ("35 motes", measured, ("readings measured", "in thirty hours")),
         ("mobile brokers", passed, ("readings passed", "the motes' filters")),
-        ("cloud", "", ("knows who asked what,", "keeps what was wanted,", "tells who asked")),
+        ("cloud", "", ("knows who asks what,", "keeps what is asked,", "and tells it")),
         ("10 subscribers", told, ("events told,", missed)),
     )
     foot = f"Simulated: means of {found.stretches:,} stretches of thirty hours, {found.origin}"
