@@ -1,54 +1,57 @@
-"""`spinney bench mote`: its targets, that broken filters miss them, and where its series and its costs come from."""
+"""`spinney bench mote`: its counts, that broken filters miss them, and where its temperatures come from."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import itertools
+import lzma
+import random
 import statistics
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from radio_kit import Scene, linked, on_air, program
 
 from spinney.mote.protocol import Event
-from spinney_tools.bench import mote_filtering, mote_setting, temperature
-from spinney_tools.bench.mote_filtering import METHODS, Measurement
+from spinney_tools.bench import mote_setting, temperature
+from spinney_tools.bench.mote import table31
+from spinney_tools.bench.mote.lab import FILE as LAB_FILE
+from spinney_tools.bench.mote.lab import SOURCE_FILES, lab
+from spinney_tools.bench.mote.methods import EVERYTHING, INTERVAL, STATE, STATE_WITH_HYSTERESIS, Delta, methods
+from spinney_tools.bench.mote.playing import Outcome, Stretch, play
+from spinney_tools.bench.table import number
 from spinney_tools.bench.temperature import STEP_S, SeriesError
 
 NOWHERE = Path("no/such/folder")
-THESIS = "as in Table 3.1"
+HALF_HOURS = table31.HALF_HOURS
+COLD, WARM = 5.0, 15.0
 
 
-def measured(stretches: int) -> Measurement:
-    return mote_filtering.measure(NOWHERE, lambda _text: None, stretches=stretches)
+def measured(stretches: int) -> table31.Measurement:
+    return table31.measure(NOWHERE, lambda _text: None, stretches=stretches, processes=1)
 
 
-def missed_of_the_thesis(found: Measurement) -> list[str]:
-    """Of one stretch alone the average tells nothing."""
-    return [text for text in found.missed() if text.startswith(THESIS)]
+def like_the_thesis(begins: int = 10) -> tuple[float, ...]:
+    """Warm once, for as long as the thesis' count of events tells."""
+    ends = begins + table31.WARM_HALF_HOURS
+    return tuple(WARM if begins <= place < ends else COLD for place in range(HALF_HOURS + 1))
 
 
-def rows(found: Measurement) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(row["period"], row["filter"]): row for row in found.as_json()["rows"]}
+def played(name: str, stretch: Stretch, **how: Any) -> Outcome:
+    where = mote_setting.setting(1)
+    return play(methods(0.5)[name](where), where, stretch, **how)
 
 
 # ---- the setting of Table 3.1
 
 
 @pytest.fixture(scope="module")
-def small() -> Measurement:
-    return measured(2)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what the targets are about, on a few months."""
-    few = {name: METHODS[name] for name in ("interval filter", "state filter")}
-    monkeypatch.setattr(mote_filtering, "METHODS", few)
-    monkeypatch.setattr(temperature, "_MADE_DAYS", 300)
+def small() -> table31.Measurement:
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(temperature, "_MADE_DAYS", 300)
+        changed.setattr(table31, "DELTAS", (0.4, 0.5))
+        return measured(2)
 
 
 def test_the_setting_is_that_of_the_thesis() -> None:
@@ -57,54 +60,132 @@ def test_the_setting_is_that_of_the_thesis() -> None:
     assert (len(where.motes), len({mote.region for mote in where.motes})) == (35, 16)
     assert sum(count > 0 for count in asked) == 11
     assert sum(asked) == 27
-    thresholds = {one.threshold for region in where.subscribers.values() for one in region}
+    thresholds = {one.threshold for one in where.every()}
     assert len(thresholds) == 10
     assert max(abs(threshold - 10) for threshold in thresholds) < 0.1
 
 
-def test_state_filters_reach_their_targets(small: Measurement) -> None:
-    assert not missed_of_the_thesis(small)
-    found = rows(small)
-    state, average = found[THESIS, "state filter"], found["average of 2", "state filter"]
-    assert (state["sent"], state["delivered"]) == (22, 20)
-    assert state["ratio"] == 1 - 22 / 6600
-    assert found[THESIS, "interval filter"]["delivered"] == 621
-    assert max(state["longest_delay_s"], average["longest_delay_s"]) <= 180
-    assert state["missed"] == average["missed"] == 0
+def test_on_a_stretch_like_the_thesis_each_of_its_counts_comes_out() -> None:
+    assert table31.is_like_the_thesis(like_the_thesis())
+    state = played(STATE, Stretch((like_the_thesis(),)))
+    assert {name: getattr(state, name) for name in table31.CHOSEN} == table31.CHOSEN
+    assert round(1 - state.covered / 6600, 4) == 0.9967
+    assert (state.missed, max(state.delays_s) <= 180) == (0, True)
+    interval = played(INTERVAL, Stretch((like_the_thesis(),)))
+    assert interval.delivered == 621
+    assert interval.suppressed == 0
+    assert interval.shared == interval.told_shared
+
+
+def test_region_scopes_suppress_what_leaves_a_region_warm() -> None:
+    """Two of a region's three motes get warm, one after the other; the third never does."""
+    where = mote_setting.setting(1)
+    region = "r1"
+    inside = [mote.number for mote in where.motes if mote.region == region]
+    sensors = [[COLD] * (HALF_HOURS + 1) for _ in where.motes]
+    sensors[inside[0]][5:20] = [WARM] * 15
+    sensors[inside[1]][10:30] = [WARM] * 20
+    asked = len(where.subscribers[region])
+    state = played(STATE, Stretch(tuple(map(tuple, sensors))))
+    assert (state.covered, state.told, state.suppressed, state.delivered) == (4, 2, 2, 2 * asked)
+    assert state.missed == 0
+
+
+def test_hysteresis_holds_back_what_noise_makes() -> None:
+    edge = Stretch((tuple(9.9 if place < 30 else 10.1 for place in range(HALF_HOURS + 1)),), noise_celsius=0.2, seed=3)
+    plain, with_hysteresis = played(STATE, edge), played(STATE_WITH_HYSTERESIS, edge)
+    assert plain.covered > 5 * with_hysteresis.covered > 0
+    assert plain.delivered > with_hysteresis.delivered
+
+
+@pytest.mark.parametrize("name", methods(0.5))
+def test_samples_that_read_the_same_may_be_handed_over_together(name: str) -> None:
+    chance = random.Random(5)
+    stretch = Stretch((tuple(round(10 + chance.gauss(0, 0.4), 1) for _ in range(HALF_HOURS + 1)),))
+    assert played(name, stretch) == played(name, stretch, in_runs=False)
+
+
+def test_averages_are_the_headline_and_reach_their_targets(small: table31.Measurement) -> None:
+    assert small.results[0].case == table31.ALL
+    state, interval = small.of(table31.ALL, STATE), small.of(table31.ALL, INTERVAL)
+    everything = small.of(table31.ALL, EVERYTHING)
+    assert state is not None
+    assert interval is not None
+    assert everything is not None
+    assert everything.sent.mean == 21_000
+    assert everything.ratio.mean == 0
+    assert state.missed == 0
+    assert state.longest_s <= 180
+    assert state.sent.low <= state.sent.mean <= state.sent.high
+    assert everything.sent.mean > interval.sent.mean > state.sent.mean
+
+
+def test_a_case_of_which_no_stretch_is_there_misses_the_target(small: table31.Measurement) -> None:
+    without = replace(small, results=tuple(one for one in small.results if one.case != table31.CHOSEN_CASE))
+    assert any("no stretch is like" in text for text in without.missed())
 
 
 @pytest.mark.soak
 def test_state_filters_reach_their_targets_on_average_of_the_years() -> None:
-    assert measured(mote_filtering.STRETCHES).missed() == []
+    assert table31.measure(NOWHERE, lambda _text: None).missed() == []
 
 
-def test_the_other_filters_send_more_or_tell_less(small: Measurement) -> None:
-    found = {label: row for (period, label), row in rows(small).items() if period == THESIS}
-    assert list(found) == list(METHODS)
-    everything, content, interval, delta, state = found.values()
-    assert everything["sent"] == 21_000
-    assert everything["ratio"] == 0
-    assert everything["sent"] > content["sent"] > interval["sent"] > state["sent"]
-    assert everything["mah"] > content["mah"] > interval["mah"] > state["mah"] > 0
-    assert content["delivered"] > interval["delivered"] >= 30 * state["delivered"]
-    assert interval["longest_delay_s"] > 180 >= content["longest_delay_s"] == state["longest_delay_s"]
-    assert everything["sent"] > delta["sent"] > state["sent"]
+def test_esphomes_delta_gets_the_setting_that_misses_nothing_and_sends_least() -> None:
+    """Steps of 0.4 degrees: with 0.4 each is told, with 0.5 some are not."""
+    where = mote_setting.setting(1)
+    slow = tuple(9.0 + 0.4 * abs(place % 12 - 6) for place in range(HALF_HOURS + 1))
+    assert table31.best_delta(table31.Case("steps", where, [Stretch((slow,))], ())) == 0.4
+    sent = {delta: play(Delta(where, delta), where, Stretch((slow,))) for delta in (0.4, 0.5)}
+    assert (sent[0.4].missed, max(sent[0.4].delays_s) <= 180) == (0, True)
+    assert sent[0.5].missed or max(sent[0.5].delays_s) > 180
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_same_seed_gives_the_same_figures_and_another_seed_others() -> None:
-    found = measured(1)
-    assert found.as_json() == measured(1).as_json()
-    assert not missed_of_the_thesis(found)
     assert mote_setting.setting(1) == mote_setting.setting(1) != mote_setting.setting(2)
     assert temperature.series(NOWHERE, 1) != temperature.series(NOWHERE, 2)
+    noisy = Stretch((like_the_thesis(),), noise_celsius=2.0, seed=1)
+    assert played(STATE, noisy) == played(STATE, noisy)
+    assert played(STATE, noisy) != played(STATE, replace(noisy, seed=2))
 
 
-def test_the_table_has_a_row_for_each_filter_and_period(small: Measurement) -> None:
-    text = mote_filtering.table(small).markdown()
-    assert text.count("as in Table 3.1 |") == text.count("average of 2 |") == len(METHODS)
-    assert "0.9967" in text
-    assert "ESP32-C3" in text
+def test_two_processes_find_what_one_does(small: table31.Measurement, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table31, "CHUNK", 1)
+    monkeypatch.setattr(table31, "DELTAS", (0.4,))
+    monkeypatch.setattr(temperature, "_MADE_DAYS", 60)
+    monkeypatch.setattr(table31, "NOISE_CELSIUS", 0.0)
+    monkeypatch.setattr(table31, "_FEW", (STATE,))
+    one, two = (table31.measure(NOWHERE, lambda _text: None, stretches=2, processes=count) for count in (1, 2))
+    assert one == two != small
+
+
+def test_the_table_says_what_it_is_and_how_the_chosen_were_chosen(small: table31.Measurement) -> None:
+    text = table31.table(small).markdown()
+    assert text.startswith("*Simulated* from ")
+    assert "invented half-hourly readings" in text.replace("\n", " ")
+    assert f"the {small.like_the_thesis} of {small.every:,} stretches" in text.replace("\n", " ")
+    for value in ("0.9966", "0.9672", "216", "620"):
+        assert value in text
+    assert text.count("the thesis' own |") == 2
+    assert text.index(f"| {table31.ALL} |".replace("| ", "", 1)) < text.index("the thesis' own |")
+
+
+def test_the_picture_has_the_words_of_the_run_that_it_shows(small: table31.Measurement) -> None:
+    path, text = table31.picture(small)
+    found = small.of(table31.ALL, STATE)
+    assert found is not None
+    assert path == Path("tools/pictures/forest.svg")
+    assert f">{number(found.sent.mean)}<" in text
+    assert f">{number(found.delivered.mean)}<" in text
+    assert "means of 2 stretches of thirty hours, invented weather" in text
+    changed = replace(found, missed=3.0, sent=replace(found.sent, mean=77.0))
+    others = tuple(
+        replace(one, summary=changed) if (one.case, one.filter) == (table31.ALL, STATE) else one
+        for one in small.results
+    )
+    _path, other = table31.picture(replace(small, results=others, is_invented=False))
+    assert ">77<" in other
+    assert "3 changes missed" in other
+    assert "Cambridge's weather" in other
 
 
 BROKEN = {
@@ -114,16 +195,15 @@ BROKEN = {
 }
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("machine", BROKEN.values(), ids=BROKEN.keys())
-def test_broken_filters_miss_the_targets(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_filters_miss_the_counts(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     library = replace(mote_setting.firmware(), run=machine)
     monkeypatch.setattr(mote_setting, "firmware", lambda: library)
-    assert missed_of_the_thesis(measured(1))
+    state = played(STATE, Stretch((like_the_thesis(),)))
+    assert {name: getattr(state, name) for name in table31.CHOSEN} != table31.CHOSEN
 
 
-@pytest.mark.usefixtures("quick")
-def test_labels_that_come_a_sample_late_miss_the_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_that_come_a_sample_late_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
     observe = mote_setting.Board.observe
     held: dict[mote_setting.Board, list[Event]] = {}
 
@@ -133,7 +213,8 @@ def test_labels_that_come_a_sample_late_miss_the_targets(monkeypatch: pytest.Mon
         return before
 
     monkeypatch.setattr(mote_setting.Board, "observe", late)
-    assert any("late" in text for text in missed_of_the_thesis(measured(1)))
+    state = played(STATE, Stretch((like_the_thesis(),)), in_runs=False)
+    assert max(state.delays_s) > 180
 
 
 # ---- the series
@@ -168,6 +249,19 @@ def test_a_file_without_temperatures_is_refused_with_its_line(tmp_path: Path, li
         temperature.series(tmp_path, 1)
 
 
+def test_the_file_as_its_source_has_it_gives_the_same(tmp_path: Path) -> None:
+    lines = half_hours(48 * 3, gap_at=-1)
+    series_file(tmp_path, lines)
+    compact = temperature.series(tmp_path, 1)
+    (tmp_path / temperature.FILE).unlink()
+    rows = [line.split(",") for line in lines]
+    text = "".join(f"{when[:10]} {when[11:19]},2008,{float(celsius) * 10:.0f}\n" for when, celsius, _ in rows)
+    (tmp_path / temperature.SOURCE_FILE).write_bytes(lzma.compress(f"ds,year,y\n{text}".encode()))
+    assert temperature.series(tmp_path, 1) == compact
+    assert not compact.is_invented
+    assert temperature.series(NOWHERE, 1).is_invented
+
+
 def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path) -> None:
     (tmp_path / temperature.FILE).write_bytes(b"ts_utc")
     with pytest.raises(SeriesError, match="Not a gzipped file"):
@@ -187,36 +281,35 @@ def test_the_series_that_is_made_up_has_cambridge_s_character() -> None:
     assert len(made) > 8 * 365 * 86_400 // STEP_S
 
 
-# ---- the costs
+# ---- a building's
 
 
-def test_a_visit_costs_what_the_virtual_radio_says(tmp_path: Path) -> None:
-    """At 30 ms from packet to packet, with one event and with more."""
+def test_a_building_has_the_readings_of_each_sensor_from_either_file(tmp_path: Path) -> None:
+    rows = "".join(f"{step},{sensor},{20 + sensor + step / 10},40\n" for step in range(70) for sensor in (1, 2))
+    (tmp_path / LAB_FILE).write_bytes(
+        gzip.compress(f"step_30min,sensor_row,temperature_c,humidity_pct\n{rows}".encode())
+    )
+    compact = lab(tmp_path)
+    (tmp_path / LAB_FILE).unlink()
+    for name, steps in zip(SOURCE_FILES, (range(40), range(40, 70)), strict=True):
+        lines = "".join(",".join(f"{20 + sensor + step / 10:.2E}" for step in steps) + "\n" for sensor in (1, 2))
+        (tmp_path / name).write_text(lines, "utf-8")
+    source = lab(tmp_path)
+    assert compact is not None
+    assert source is not None
+    assert (len(compact.sensors), len(compact.sensors[0])) == (len(source.sensors), len(source.sensors[0])) == (2, 70)
+    assert source.sensors[1] == pytest.approx(compact.sensors[1], abs=0.06)
+    stretches = list(compact.stretches(60))
+    assert [len(one) for one in stretches[0]] == [61, 61]
+    assert [stretch[0][0] for stretch in stretches] == [21.0, 21.4, 21.8]
+    assert lab(NOWHERE) is None
 
-    async def play(scene: Scene) -> list[tuple[float, int, int]]:
-        async with linked() as mote:
-            await mote.change_filters({7: program("temperature > 0", 7)})
-        scene.air.interval_s = 0.03
-        found = []
-        following = 0
-        for wait_s in (1.0, 1.0, 4.0):
-            await asyncio.sleep(wait_s)
-            before_s, before = asyncio.get_running_loop().time(), scene.mote.radio.sent_bytes
-            async with linked() as mote:
-                info = await mote.info()
-                first = following = max(info.first_event, following)
-                async for event in mote.events(first):
-                    following = event.number + 1
-                    if following >= info.next_event:
-                        break
-                await mote.ack(following - 1)
-            passed_s = asyncio.get_running_loop().time() - before_s
-            found.append((passed_s, scene.mote.radio.sent_bytes - before, following - first))
-        return found
 
-    visits = on_air(tmp_path, play)
-    for passed_s, sent, events in visits:
-        assert passed_s == pytest.approx(mote_filtering.VISIT_S, rel=0.15)
-        expected = mote_filtering.VISIT_BYTES + events * mote_filtering.EVENT_BYTES
-        assert sent == pytest.approx(expected, rel=0.15)
-    assert visits[-1][2] > visits[0][2]
+@pytest.mark.parametrize(
+    ("lines", "words"), [("0,1,warm,40", ":2: .*warm"), ("1,1,20,40", ":2: .*next half hour"), ("", "not as many")]
+)
+def test_a_building_without_readings_is_refused_with_its_line(tmp_path: Path, lines: str, words: str) -> None:
+    text = f"step_30min,sensor_row,temperature_c,humidity_pct\n{lines}\n"
+    (tmp_path / LAB_FILE).write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(SeriesError, match=words):
+        lab(tmp_path)

@@ -53,8 +53,8 @@ def test_values_longer_than_a_packet_are_read_and_written_whole() -> None:
     async def talk(client: BleakClient, peripheral: Peripheral) -> None:
         assert await client.read_gatt_char(READ) == b"a long value " * 20
         sizes: list[int] = []
-        sender = bleak_backend.adapter().radio
-        sender.sent = lambda data: sizes.append(len(data))  # type: ignore[method-assign]
+        sniffer = bleak_backend.adapter().radio.air.sniffer
+        sniffer.data = lambda _sender, _receiver, size: sizes.append(size)  # type: ignore[method-assign]
         await client.write_gatt_char(WRITE, b"x" * 500, response=True)
         assert peripheral.written == [b"x" * 500]
         assert max(sizes) <= client.mtu_size + 4, "L2CAP's head, and no more than the MTU"

@@ -68,6 +68,20 @@ def test_a_filter_on_the_motes_sends_a_part_of_what_everything_is(tmp_path: Path
     assert max(sum(1 for each in filtered if each["source"] == name) for name in {e["source"] for e in filtered}) == 1
 
 
+def test_a_filter_saves_energy_and_what_it_holds_back_is_not_on_the_air(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in an issue: it made motes spend more, since their adverts went on and visits came on top."""
+    arguments = ["city", "--motes", "6", "--brokers", "3", "--seed", "3", "--speed", "max", "--minutes", "20", "--json"]
+    found = []
+    for text in ([], ["--filter", "WHEN temperature > 50 UNTIL temperature <= 40"]):
+        assert main([*arguments, *text]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    everything, filtered = found
+    assert filtered["mAh"] < everything["mAh"] * 0.9
+    assert filtered["of samples"]["not broadcast"] > filtered["samples"] / 2
+    assert everything["of samples"]["not broadcast"] == 0
+    assert filtered["on the air, of motes"]["adverts"] < everything["on the air, of motes"]["adverts"]
+
+
 def test_another_makers_scanner_drives_the_city_by_its_own_adapter(tmp_path: Path) -> None:
     async def run() -> set[str]:
         names: set[str] = set()
@@ -187,6 +201,12 @@ def test_the_command_writes_publications_and_a_summary(tmp_path: Path, capsys: p
     assert found["publications"] == len(out.read_text("utf-8").splitlines())
     assert found["mAh"] > 0
     assert found["air"]["adverts"] > 20
+    motes = found["each mote on the air"]
+    assert len(motes) == 8
+    assert found["on the air, of motes"]["adverts"] == sum(mote["adverts"] for mote in motes.values())
+    assert found["on the air, of motes"]["readings open"] == found["of samples"]["broadcast in clear"]
+    assert found["samples"] == found["of samples"]["broadcast in clear"], "without a filter all is broadcast"
+    assert found["mAh"] == pytest.approx(sum(found["mAh by what took it (modelled)"].values()), abs=0.01)
 
 
 def test_wrong_arguments_are_told(capsys: pytest.CaptureFixture[str]) -> None:

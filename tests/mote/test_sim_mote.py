@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ from spinney.mote import compile as compile_filter
 from spinney.mote.advert import BTHOME, Advert
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import Event, Info
+from spinney_tools import clone
 from spinney_tools.sim import bleak_backend, clock
 from spinney_tools.sim.air import Air
-from spinney_tools.sim.battery import Battery, Consumption
+from spinney_tools.sim.battery import Battery, Consumption, Ledger
 from spinney_tools.sim.mote import FIRMWARE, VirtualMote
 from spinney_tools.sim.radio import Radio
+from spinney_tools.sim.sniffer import Traffic
 
 CONFIG = {
     "name": "m1",
@@ -151,9 +155,7 @@ def test_sleep_saves_battery_and_an_empty_one_stops_the_mote(tmp_path: Path) -> 
         for mote in (awake, asleep):
             mote.power_on()
         await asyncio.sleep(600)
-        for mote in (awake, asleep):
-            mote.settle()
-        assert awake.battery.used_mah == pytest.approx(600 / 3600 * 22.0, rel=0.05)
+        assert awake.battery.used_mah == pytest.approx(600 / 3600 * 25.0, rel=0.05)
         assert asleep.battery.used_mah < awake.battery.used_mah / 8
         asleep.battery.drain(100.0)
         await asyncio.sleep(120)
@@ -164,12 +166,63 @@ def test_sleep_saves_battery_and_an_empty_one_stops_the_mote(tmp_path: Path) -> 
     _on_air(work)
 
 
-def test_each_wake_advert_and_byte_costs_what_the_model_says() -> None:
-    battery = Battery(1000.0, Consumption(wake_uc=3600.0, advert_uc=36.0, byte_uc=3.6))
-    battery.wake()
-    assert battery.used_mah == pytest.approx(0.001)
-    battery.radio(adverts=100, sent_bytes=1000)
-    assert battery.used_mah == pytest.approx(0.001 + 0.001 + 0.001)
+def test_each_thing_that_a_mote_does_costs_what_the_model_says() -> None:
+    use = Consumption(run_ma=10.0, idle_ma=4.0, radio_ma=6.0, light_sleep_ma=2.0, deep_sleep_ma=1.0)
+    use = replace(use, boot_s=0.3, load_s=0.2, radio_start_s=0.1, read_s=0.01, tx_ma=100.0, rx_ma=50.0, ramp_us=100.0)
+    use = replace(use, listen_us=50.0, connection_interval_s=0.5)
+    on_air = Traffic(adverts=2, advert_bytes=20, scan_responses=1, scan_response_bytes=10, connected_s=1.0)
+    on_air.sent_packets, on_air.sent_bytes, on_air.received_packets, on_air.received_bytes = 1, 20, 2, 10
+    used = Ledger(10.0, 2.0, 3.0, 4.0, starts=2, radio_starts=3, reads=5, traffic=on_air)
+    # an advert: three times 300 us of listening and 16 bytes; a byte is sent in 8 us
+    advert_uc, byte_uc = 3 * (0.3 * 50 + 16 * 0.8), 0.8
+    event_uc = 0.25 * 50 + 10 * 0.4 + 10 * 0.8
+    assert use.shares(used) == pytest.approx(
+        {
+            "deep sleep": 10_000,
+            "light sleep": 4_000,
+            "starts": 2 * 0.5 * 10_000,
+            "samples": 5 * 0.01 * 10_000,
+            "awake, radio off": 12_000,
+            "awake, radio on": 24_000,
+            "radio's starts": 3 * 0.1 * 10_000,
+            "adverts": 2 * advert_uc + 20 * 3 * byte_uc,
+            "scan responses": 28 * 0.4 + 0.15 * 50 + 16 * byte_uc + 10 * byte_uc,
+            "connections": 2 * event_uc + 10 * 0.8 + 20 * 0.8 + 2 * 10 * 0.4 + 10 * 0.4,
+        }
+    )
+    battery = Battery(1000.0, use)
+    battery.ledger = used
+    assert battery.used_mah == pytest.approx(sum(use.shares(used).values()) / 3_600_000)
+
+
+def test_the_page_charges_an_advert_as_the_model_does() -> None:
+    script = clone.root() / "cloud" / "spinney_cloud" / "dashboard" / "static" / "savings.js"
+    found = re.search(r"MOTE = \{ message: ([\d.]+), byte: ([\d.]+), size: 31 \}", script.read_text("utf-8"))
+    assert found is not None
+    of_advert, of_bytes = (
+        Consumption().shares(Ledger(traffic=traffic))["adverts"]
+        for traffic in (Traffic(adverts=1), Traffic(advert_bytes=1))
+    )
+    assert float(found[1]) == pytest.approx(of_advert, abs=0.5)
+    assert float(found[2]) == pytest.approx(of_bytes, abs=0.005)
+
+
+def test_what_a_mote_does_is_in_its_ledger(tmp_path: Path) -> None:
+    async def work(air: Air) -> None:
+        mote = _mote(air, tmp_path, {"deep_sleep": True, "sample_interval_s": 60}, world=lambda _quantity: 1.0)
+        mote.power_on()
+        await asyncio.sleep(1800)
+        used = mote.battery.ledger
+        assert used.samples == used.starts == used.radio_starts == 30
+        assert used.reads == 60
+        assert used.idle_s + used.light_sleep_s < 1.0
+        per_start_s = mote.battery.consumption.boot_s + mote.battery.consumption.load_s
+        assert used.radio_s + used.asleep_s + used.starts * per_start_s == pytest.approx(1800, abs=60)
+        assert used.traffic is mote.radio.traffic
+        assert used.traffic.adverts > 30
+        mote.power_off()
+
+    _on_air(work)
 
 
 def test_power_cut_in_the_middle_of_a_write_leaves_a_part_and_the_mote_starts_again(tmp_path: Path) -> None:

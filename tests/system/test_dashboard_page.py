@@ -133,7 +133,8 @@ def test_savings_are_what_was_counted(browser: Browser, tmp_path: Path) -> None:
         expect(motes).to_contain_text("27,000 spared")
         expect(motes).to_contain_text("90 % spared")  # 27,000 of 29,910
         expect(motes).to_contain_text("837 kB spared")  # 27,000 adverts of 31 bytes
-        expect(motes).to_contain_text("1.3 mAh spared")  # each 110 + 31 x 2.2 microcoulombs, of 3,600,000 in a mAh
+        expect(motes).to_contain_text("2.9 mAh spared")  # each 194 + 31 x 6.29 microcoulombs, of 3,600,000 in a mAh
+        expect(motes).to_contain_text("kept off the air")
         expect(mobile).to_contain_text("780 sent")
         expect(mobile).to_contain_text("2,130 spared")
         expect(mobile).to_contain_text("73 % spared")

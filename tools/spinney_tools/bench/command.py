@@ -18,6 +18,7 @@ from .stuck import Stuck
 from .table import ReadmeError, Table, update_readme
 
 _MODULES = {
+    "energy": "mote.energy",
     "mobile": "mobile_matching",
     "hearing": "mobile_hearing",
     "adverts": "mobile_hearing_path",
@@ -42,7 +43,10 @@ examples:
   spinney bench matching --quick      only sizes up to 20,000; a quarter of a minute
   spinney bench all --update-readme   all tables, also put into README.md
   spinney bench matching --only W2 --json
-  spinney bench mote --data FOLDER    Table 3.1 of the state-filter thesis; Cambridge's series, if FOLDER has it
+  spinney bench mote --data FOLDER    Table 3.1 of the state-filter thesis, and README's picture of it; FOLDER has the
+                                      series of Cambridge's weather and of the Intel lab, which README names; else
+                                      the weather is invented. Some minutes
+  spinney bench energy                what a mote's battery is used for, by advert mode, with and without filters
   spinney bench cloud                 publish to notify, next to the bare MQTT server; matcher and delivery alone
                                       are `matcher` and `delivery`
   spinney bench adverts               the mobile broker: from bleak's callback to the outbox; `hearing` is that in
@@ -107,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         type=Path,
         default=default_folder(),
-        help="where workloads are kept; mote: a folder with Cambridge's temperatures (default: %(default)s)",
+        help="where workloads are kept; mote: a folder with temperatures (default: %(default)s)",
     )
     return parser
 
@@ -126,22 +130,27 @@ def _run(bench: str, options: argparse.Namespace) -> tuple[Table, dict[str, Any]
         door = json_door.measure(options.data, _progress)
         return json_door.table(door), {"json": door.as_json()}, door.missed()
     if bench == "mote":
-        from . import mote_filtering
+        from .mote import table31
 
-        filtered = mote_filtering.measure(options.data, _progress, seed=options.seed)
-        return mote_filtering.table(filtered), {"mote": filtered.as_json()}, filtered.missed()
+        filtered = table31.measure(options.data, _progress, seed=options.seed)
+        if options.update_readme:
+            _write_picture(*table31.picture(filtered))
+        return table31.table(filtered), {"mote": filtered.as_json()}, filtered.missed()
     if bench in _MODULES:
         module = importlib.import_module(f".{_MODULES[bench]}", __package__)
         measured = module.measure(_progress)
         if options.update_readme and hasattr(module, "picture"):
-            path, text = module.picture(measured)
-            (_README.parent / path).write_text(text, encoding="utf-8")
+            _write_picture(*module.picture(measured))
         return module.table(measured), {bench: measured.as_json()}, measured.missed()
     from . import matching
 
     found = list(matching.measure(options.data, options.quick, options.only, _progress))
     missed = [f"{item.workload} {item.size:,}: {text}" for item in found for text in item.missed()]
     return matching.table(found), {"matching": [item.as_json() for item in found]}, missed
+
+
+def _write_picture(path: Path, text: str) -> None:
+    (_README.parent / path).write_text(text, encoding="utf-8")
 
 
 def _progress(text: str) -> None:

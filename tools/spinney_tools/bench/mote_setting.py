@@ -6,7 +6,7 @@ import functools
 import importlib
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,12 @@ from .matching import WrongAnswer
 
 SENSORS = (3, 3, 3, 2, *(2,) * 12)
 """In each of sixteen regions: thirty-five."""
-ASKED = (0, 0, 0, 1, 1, 2, 2, 3, 3, 3)
-"""The region of each of ten subscribers: eleven motes are asked, and there are twenty-seven filters."""
-THRESHOLDS = (9.91, 9.93, 9.95, 9.97, 9.99, 10.01, 10.03, 10.05, 10.07, 10.09)
+ASKED = (0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
+"""The region of each of ten subscribers: eleven motes are asked, there are twenty-seven filters, and eight motes have
+more than one subscriber. Only an allocation with one such region gives all counts of Table 3.1."""
+AROUND = 10.0
+OFFSETS = (-0.09, -0.07, -0.05, -0.03, -0.01, 0.01, 0.03, 0.05, 0.07, 0.09)
+"""Of the subscribers' thresholds from what they are around."""
 INTERVAL_S = 180
 SAMPLES = 600
 """Thirty hours."""
@@ -41,6 +44,10 @@ class Subscriber:
         """What the subscriber asks."""
         return celsius > self.threshold
 
+    def lasts(self, celsius: float, hysteresis: float) -> bool:
+        """What the subscriber asks while it holds: with hysteresis it ends lower than it begins."""
+        return celsius > self.threshold - hysteresis
+
 
 @dataclass(frozen=True, slots=True)
 class Mote:
@@ -49,6 +56,8 @@ class Mote:
     name: str
     region: str
     phase_s: int
+    number: int
+    """Of all motes, by region: which sensor of a place it is, where they differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +71,22 @@ class Setting:
         """Who wants to hear of a mote."""
         return self.subscribers.get(mote.region, ())
 
+    def every(self) -> Iterator[Subscriber]:
+        """The subscribers of all regions."""
+        for asked in self.subscribers.values():
+            yield from asked
 
-def setting(seed: int) -> Setting:
+
+def setting(seed: int, around: float = AROUND) -> Setting:
     """Who asks for which threshold, and the motes' phases, are drawn."""
     chance = random.Random(f"setting {seed}")  # noqa: S311  # repeatable on purpose
     names = [f"r{place}" for place in range(len(SENSORS))]
+    regions = [(region, place) for region, count in zip(names, SENSORS, strict=True) for place in range(count)]
     motes = [
-        Mote(f"{region}-{number}", region, chance.randrange(INTERVAL_S))
-        for region, count in zip(names, SENSORS, strict=True)
-        for number in range(count)
+        Mote(f"{region}-{place}", region, chance.randrange(INTERVAL_S), number)
+        for number, (region, place) in enumerate(regions)
     ]
-    thresholds = chance.sample(THRESHOLDS, len(THRESHOLDS))
+    thresholds = [round(around + offset, 2) for offset in chance.sample(OFFSETS, len(OFFSETS))]
     asked: dict[str, tuple[Subscriber, ...]] = {}
     for number, (place, threshold) in enumerate(zip(ASKED, thresholds, strict=True)):
         asked[names[place]] = (*asked.get(names[place], ()), Subscriber(number, names[place], threshold))
@@ -87,9 +101,9 @@ class Board:
 
     def __init__(self, mote: Mote, texts: Mapping[int, str]) -> None:
         library = firmware()
-        programs = [_program(number, text, mote.region) for number, text in texts.items()]
+        programs = [program(number, text, mote.region) for number, text in texts.items()]
         self._table = library.Table(1, library.layout([_ROW]))
-        self._table.change([program for program in programs if program is not None])
+        self._table.change([one for one in programs if one is not None])
         self._ring = library.Ring()
         self._labels = library.Labels(self._table, self._ring, library.run, [(TEMPERATURE.p, TEMPERATURE.q)])
         self._sample = library.Sample([(TEMPERATURE.low, TEMPERATURE.high)], 1)
@@ -111,8 +125,11 @@ _ROW = (TEMPERATURE.name, TEMPERATURE.p, TEMPERATURE.q, TEMPERATURE.low, TEMPERA
 
 
 @functools.cache
-def _program(number: int, text: str, region: str) -> bytes | None:
-    """None where the region's motes are not asked. WrongAnswer for one that is not exact."""
+def program(number: int, text: str, region: str) -> bytes | None:
+    """A subscription as it goes onto the motes of a region; None where they are not asked.
+
+    WrongAnswer for one that is not exact.
+    """
     found = compile_program(parse(text), Known({"region": Knowledge.constant(region)}), [TEMPERATURE], Delivery(number))
     if isinstance(found, Compiled):
         if found.reasons:

@@ -1,21 +1,28 @@
-"""Half-hourly temperatures of a place: Cambridge's, where that file is there, else made up of the same character."""
+"""Half-hourly temperatures of a place: Cambridge's, where that file is there, else invented ones of the same character.
+
+Neither file is part of Spinney: `--data FOLDER` names a folder that has one of them.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import lzma
 import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ..workloads.generate import WorkloadError
 
 FILE = "cambridge_weather_30min_2008_2020_with_gaps.csv.gz"
-"""From the weather station of the University of Cambridge: columns `ts_utc` and `temperature_c`."""
+"""The weather station of the University of Cambridge: columns `ts_utc` and `temperature_c`."""
+SOURCE_FILE = "CamUKWeather.csv.xz"
+"""The same as it can be had, in https://github.com/makeyourownmaker/CambridgeTemperatureModel (data/): columns `ds` in
+UTC and `y` in tenths of a degree."""
 
 STEP_S = 1800
 _DAY_S = 86_400
@@ -47,6 +54,7 @@ class Series:
 
     origin: str
     celsius: dict[int, float]
+    is_invented: bool = False
 
     def stretches(self, half_hours: int) -> Iterator[list[float]]:
         """All that begin at a midnight, whole, each with the reading before its first."""
@@ -59,9 +67,11 @@ class Series:
 
 
 def series(folder: Path, seed: int) -> Series:
-    """Cambridge's, if its file is in the folder."""
-    file = folder / FILE
-    return _read(file) if file.exists() else _made(seed)
+    """Cambridge's, if a file of them is in the folder."""
+    for name, columns, scale in ((FILE, ("ts_utc", "temperature_c"), 1), (SOURCE_FILE, ("ds", "y"), 10)):
+        if (folder / name).exists():
+            return _read(folder / name, columns, scale)
+    return _made(seed)
 
 
 def spread(stretches: Sequence[list[float]], count: int) -> list[list[float]]:
@@ -69,21 +79,27 @@ def spread(stretches: Sequence[list[float]], count: int) -> list[list[float]]:
     return [stretches[len(stretches) * place // count] for place in range(min(count, len(stretches)))]
 
 
-def _read(file: Path) -> Series:
+def _read(file: Path, columns: tuple[str, str], scale: int) -> Series:
     found: dict[int, float] = {}
-    try:
-        text = gzip.decompress(file.read_bytes()).decode("utf-8-sig")
-        for line, row in enumerate(csv.DictReader(io.StringIO(text)), 2):
-            try:
-                time_s = int(datetime.fromisoformat(row["ts_utc"]).timestamp())
-                found[time_s] = float(row["temperature_c"])
-            except (KeyError, ValueError) as error:
-                raise SeriesError(f"{file}:{line}: no time and temperature: {error}") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise SeriesError(f"{file}: {error}") from None
+    when, what = columns
+    for line, row in enumerate(csv.DictReader(io.StringIO(unpacked(file))), 2):
+        try:
+            time = datetime.fromisoformat(row[when])
+            found[int(time.replace(tzinfo=time.tzinfo or UTC).timestamp())] = float(row[what]) / scale
+        except (KeyError, TypeError, ValueError) as error:
+            raise SeriesError(f"{file}:{line}: no time and temperature: {error}") from None
     if not found:
         raise SeriesError(f"{file}: no rows")
     return Series(f"{len(found):,} half-hourly readings of the Cambridge weather station, 2008 to 2020", found)
+
+
+def unpacked(file: Path) -> str:
+    """The text of a file, which may be packed; SeriesError where it cannot be read."""
+    unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(file.suffix, bytes)
+    try:
+        return unpack(file.read_bytes()).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
+        raise SeriesError(f"{file}: {error}") from None
 
 
 def _made(seed: int) -> Series:
@@ -101,7 +117,11 @@ def _made(seed: int) -> Series:
         fast = fast * fast_stays + push
         steps = round((_climate(time_s) + slow + fast) / _RESOLUTION)
         found[time_s] = round(steps * _RESOLUTION, 1)
-    return Series(f"{len(found):,} half-hourly readings made up like those of the Cambridge weather station", found)
+    return Series(
+        f"{len(found):,} invented half-hourly readings, of the character of the Cambridge weather station's",
+        found,
+        True,
+    )
 
 
 def _climate(time_s: int) -> float:

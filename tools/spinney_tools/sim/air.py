@@ -17,6 +17,7 @@ from bumble import core, hci, link, ll
 from bumble.controller import Controller
 
 from .propagation import Interference, Place, Propagation, survives
+from .sniffer import Sniffer
 
 MAX_ON_AIR = 4096
 """Packets remembered as on the air at the same time; what is older cannot collide."""
@@ -44,9 +45,6 @@ class Receiver(Transmitter, Protocol):
         ...
 
     def hear(self, advert: Advert, rssi_dbm: int) -> None: ...
-
-    def sent(self, data: bytes) -> None:
-        """Told of what it sends on a connection."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,7 @@ class Air(link.LocalLink):
         self.interference: list[Interference] = []
         self.chance = random.Random(f"air {seed}")  # noqa: S311 - repeatable on purpose
         self.counts: Counter[str] = Counter()
+        self.sniffer = Sniffer()
         self.interval_s = interval_s
         self.supervision_s = supervision_s
         self._collisions = collisions
@@ -150,11 +149,18 @@ class Air(link.LocalLink):
         end_s = now_s + (len(data) + _OVERHEAD_BYTES) * _US_PER_BYTE * 1e-6
         advert = Advert(sender, address, data, connectable, scannable, now_s, end_s)
         self.counts["adverts"] += 1
+        self.sniffer.advert(sender, data)
         if self._collisions:
             self._on_air.append(advert)
             loop.call_at(end_s, self._arrive, advert)
         else:
             self._arrive(advert)
+
+    def scan_response(self, sender: Transmitter) -> bytes:
+        """A scanner that has heard an advert asks for the rest."""
+        self.counts["scan responses"] += 1
+        self.sniffer.scan_response(sender, sender.scan_response)
+        return sender.scan_response
 
     def _arrive(self, advert: Advert) -> None:
         for receiver in list(self._listening):
@@ -205,11 +211,18 @@ class Air(link.LocalLink):
             asyncio.get_running_loop().call_soon(self._connect, sender_controller, packet)
 
     def _connect(self, central: Controller, packet: ll.ConnectInd) -> None:
-        """Whoever has stopped advertising meanwhile does not answer; the central finds out a few intervals later."""
+        """Whoever has stopped advertising meanwhile does not answer; the central finds out a few intervals later.
+
+        Nor does who has not heard yet that the central has ended their last connection.
+        """
         peer = self.find_le_controller(packet.advertiser_address)
-        if peer is not None:
+        answers = peer is not None and packet.initiator_address not in peer.le_connections
+        if peer is not None and answers:
             peer.on_ll_advertising_pdu(packet)
-        if peer is None or packet.initiator_address not in peer.le_connections:
+            answers = packet.initiator_address in peer.le_connections
+        if peer is not None and answers:
+            self.sniffer.of(self._places[peer]).connections += 1
+        else:
             connection = central.le_connections.get(packet.advertiser_address)
             if connection is not None:
                 self.counts["connections lost"] += 1
@@ -228,7 +241,8 @@ class Air(link.LocalLink):
         if connection is None:
             return
         source = connection.self_address
-        self._places[sender_controller].sent(data)
+        peer = self.find_le_controller(destination_address)
+        self.sniffer.data(self._places[sender_controller], None if peer is None else self._places[peer], len(data))
         self.counts["data packets"] += 1
         self.counts["data bytes"] += len(data)
 

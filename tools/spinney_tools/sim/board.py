@@ -83,13 +83,14 @@ class Board:
         self._start_s = self._loop.time()
         self._rtc_s = rtc_s
         self._ahead_s = 0.0
+        self._read_s = -1.0
         self._fate: BaseException | None = None
         self._is_over = False
         self._round = 0
         self._watchdog: asyncio.TimerHandle | None = None
         self._timers: set[asyncio.TimerHandle] = set()
         self._task: asyncio.Task[None] | None = None
-        self.ble = mp_bluetooth.BLE(radio, self.report, self.wait)
+        self.ble = mp_bluetooth.BLE(radio, self.report, self._start_radio)
         self._fiber = greenlet.greenlet(self._run)
 
     def start(self) -> None:
@@ -145,12 +146,20 @@ class Board:
         number, began_s = self._round, self._loop.time()
         if real_s < _FOR_EVER_S:
             self.later(real_s, self._resume, number)
+        has_radio = self.ble.active()
         try:
             self._block()
         finally:
-            consumption = self.battery.consumption
-            current_ma = consumption.light_sleep_ma if is_light else consumption.awake_ma
-            self.battery.pass_time(self._loop.time() - began_s, current_ma)
+            self._count_time(self._loop.time() - began_s, is_light, has_radio)
+
+    def _count_time(self, seconds: float, is_light: bool, has_radio: bool) -> None:
+        ledger = self.battery.ledger
+        if is_light:
+            ledger.light_sleep_s += seconds
+        elif has_radio:
+            ledger.radio_s += seconds
+        else:
+            ledger.idle_s += seconds
 
     def wait(self, work: Coroutine[Any, Any, None]) -> None:
         """Blocks the firmware until something asynchronous is done."""
@@ -160,6 +169,10 @@ class Board:
         self._block()
         if self._task.done() and not self._task.cancelled():
             self._task.result()
+
+    def _start_radio(self, work: Coroutine[Any, Any, None]) -> None:
+        self.battery.ledger.radio_starts += 1
+        self.wait(work)
 
     def later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
         """Calls something, unless the board is over by then."""
@@ -212,6 +225,13 @@ class Board:
         self.ble.stop()
         self._loop.call_soon(self._ended, reset)
 
+    def _read(self, quantity: str) -> float | None:
+        ledger, now_s = self.battery.ledger, self._loop.time()
+        ledger.reads += 1
+        ledger.samples += now_s != self._read_s  # the quantities of a sample are read in one go
+        self._read_s = now_s
+        return self._world(quantity)
+
     # ---- the mote's own time
 
     def seconds(self) -> float:
@@ -244,7 +264,7 @@ class Board:
             "gc": self._gc(),
             "micropython": self._micropython(),
             "random": self._random(),
-            "spinney_sim": _module("spinney_sim", read=self._world, now_s=self._loop.time),
+            "spinney_sim": _module("spinney_sim", read=self._read, now_s=self._loop.time),
         }
         made.update({f"u{name}": module for name, module in list(made.items())})
         return made

@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import json
 import math
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -17,9 +19,11 @@ import spinney
 from spinney.errors import SpinneyError
 
 from . import clock
+from .battery import UC_PER_MAH
 from .beacons import RECORDED
 from .city import AREAS, City, Plan
 from .field import SCENARIOS
+from .sniffer import ENCRYPTED, OPEN, Traffic
 
 _EPILOG = """\
 examples:
@@ -29,12 +33,15 @@ examples:
   spinney sim city --replay series.csv --out -        real series, publications on standard output
   spinney sim city --replay series.csv --columns time=Date NO2="NO2 (ug/m3)"    whose columns are called otherwise
 
-The same seed gives the same city and the same publications.
+The same seed gives the same city and the same publications. With --filter motes advertise only that they are there.
+What is on the air is counted by a scanner that hears all; mAh are modelled (an ESP32-C3's, see battery.py).
 exit codes: 0 the minutes are over, 2 something was wrong, 130 stopped by Ctrl-C
 """
 WRONG, INTERRUPTED = 2, 130
 _REAL_S_PER_LINE = 1.0
 _SLICE_S = 1.0
+EACH_MOTE = "each mote on the air"
+"""Of the summary: only as JSON."""
 
 
 def run(arguments: list[str]) -> int:
@@ -72,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--others", type=Path, nargs="?", const=RECORDED, metavar="FILE", help="other makers' adverts")
     parser.add_argument("--out", metavar="FILE", help="publications as JSON lines (-: standard output)")
-    parser.add_argument("--json", action="store_true", help="the summary as a JSON object")
+    parser.add_argument("--json", action="store_true", help="the summary as a JSON object, with each mote's counts")
     return parser
 
 
@@ -141,7 +148,8 @@ class _Command:
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr)
         stream = sys.stderr if self._out is sys.stdout else sys.stdout
-        print(json.dumps(self._summary) if self._options.json else _table(self._summary), file=stream)
+        found = {name: value for name, value in self._summary.items() if name != EACH_MOTE}
+        print(json.dumps(self._summary) if self._options.json else _table(found), file=stream)
         return status
 
     async def _simulate(self) -> None:
@@ -178,8 +186,6 @@ class _Command:
 def summary(city: City, real_s: float) -> dict[str, Any]:
     """What happened, by name."""
     simulated_s = asyncio.get_running_loop().time()
-    for mote in city.motes:
-        mote.settle()
     used_mah = sum(mote.battery.used_mah for mote in city.motes)
     days = max(simulated_s, 1e-9) / 86400.0
     brokers: dict[str, int] = {}
@@ -190,6 +196,8 @@ def summary(city: City, real_s: float) -> dict[str, Any]:
     for mote in city.motes:
         for name, count in mote.counts.items():
             motes[name] = motes.get(name, 0) + count
+    on_air = sum((mote.radio.traffic for mote in city.motes), Traffic())
+    samples = sum(mote.battery.ledger.samples for mote in city.motes)
     return {
         "simulated seconds": round(simulated_s, 1),
         "real seconds": round(real_s, 1),
@@ -201,10 +209,42 @@ def summary(city: City, real_s: float) -> dict[str, Any]:
         "brokers": dict(sorted(brokers.items())),
         "boards": dict(sorted(motes.items())),
         "flash writes": sum(mote.flash.writes for mote in city.motes),
-        "bytes sent by motes": sum(mote.radio.sent_bytes for mote in city.motes),
+        "samples": samples,
+        "on the air, of motes": {name.replace("_", " "): _rounded(count) for name, count in on_air.counts().items()},
+        "on the air, of the median mote": _median([mote.radio.traffic.counts() for mote in city.motes]),
+        "of samples": _shares(samples, on_air),
         "mAh": round(used_mah, 3),
         "mAh per mote and day": round(used_mah / max(1, len(city.motes)) / days, 3),
+        "mAh by what took it (modelled)": _by_use(city),
+        EACH_MOTE: {mote.name: mote.radio.traffic.counts() for mote in city.motes},
     }
+
+
+def _median(counts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for one in counts for name in one)
+    return {name.replace("_", " "): _rounded(statistics.median(one.get(name, 0) for one in counts)) for name in names}
+
+
+def _shares(samples: int, on_air: Traffic) -> dict[str, int]:
+    """A sample whose values were broadcast was transmitted, whatever a filter held back."""
+    in_clear, encrypted = on_air.readings[OPEN], on_air.readings[ENCRYPTED]
+    return {
+        "broadcast in clear": in_clear,
+        "broadcast encrypted": encrypted,
+        "not broadcast": max(0, samples - in_clear - encrypted),
+    }
+
+
+def _by_use(city: City) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for mote in city.motes:
+        for name, charge_uc in mote.battery.consumption.shares(mote.battery.ledger).items():
+            found[name] = found.get(name, 0.0) + charge_uc / UC_PER_MAH
+    return {name: round(used_mah, 3) for name, used_mah in found.items()}
+
+
+def _rounded(count: float) -> float:
+    return round(count, 1) if isinstance(count, float) else count
 
 
 def _table(found: dict[str, Any]) -> str:

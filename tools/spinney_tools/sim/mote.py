@@ -19,9 +19,6 @@ from .radio import Radio
 
 FIRMWARE = Path(__file__).parents[3] / "firmware"
 MAX_LOG_LINES = 200
-BOOT_S = 0.3
-"""From power or reset to the first line of boot.py."""
-
 World = Callable[[str], float | None]
 
 
@@ -55,6 +52,7 @@ class VirtualMote:
         self.radio = Radio(air, name, address, place, power_dbm)
         self.flash = Flash(flash, firmware)
         self.battery = battery or Battery()
+        self.battery.ledger.traffic = self.radio.traffic
         self.levels: dict[Hashable, int] = {}
         self.log: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self.counts: Counter[str] = Counter()
@@ -67,8 +65,6 @@ class VirtualMote:
         self._rtc_s = 0.0
         self._next: asyncio.TimerHandle | None = None
         self._off_s = 0.0
-        self._paid_adverts = 0
-        self._paid_bytes = 0
         self._is_on = False
 
     @property
@@ -85,7 +81,7 @@ class VirtualMote:
         if not self._is_on:
             self._is_on = True
             self._rtc_memory, self._rtc_s = b"", 0.0
-            self._start_later(BOOT_S, PWRON_RESET)
+            self._start_later(self._boot_s, PWRON_RESET)
 
     def power_off(self) -> None:
         """Takes its power at once, whatever it does."""
@@ -95,21 +91,15 @@ class VirtualMote:
             self._next = None
         if self.board is not None:
             self.board.stop()
-        self.settle()
-
-    def settle(self) -> None:
-        """Charges the battery with what the radio has sent since."""
-        adverts = self.radio.adverts - self._paid_adverts
-        sent = self.radio.sent_bytes - self._paid_bytes
-        self._paid_adverts, self._paid_bytes = self.radio.adverts, self.radio.sent_bytes
-        self.battery.radio(adverts, sent)
 
     def read(self, quantity: str) -> float | None:
         """What its virtual sensors read: of the battery itself, else of the world around it."""
-        if quantity == "battery":
-            self.settle()
-            return self.battery.percent
-        return self._world(quantity)
+        return self.battery.percent if quantity == "battery" else self._world(quantity)
+
+    @property
+    def _boot_s(self) -> float:
+        """From power or reset until the firmware's first line, with its library loaded."""
+        return self.battery.consumption.boot_s + self.battery.consumption.load_s
 
     def _start_later(self, seconds: float, cause: int) -> None:
         loop = asyncio.get_running_loop()
@@ -124,9 +114,8 @@ class VirtualMote:
         if cause != PWRON_RESET:
             self._rtc_s += asleep_s * (1.0 + self._ppm * 1e-6)
         if cause == DEEPSLEEP_RESET:
-            self.battery.pass_time(asleep_s, self.battery.consumption.deep_sleep_ma)
-        self.battery.wake()
-        self.settle()
+            self.battery.ledger.asleep_s += max(0.0, asleep_s - self._boot_s)
+        self.battery.ledger.starts += 1
         if self.battery.percent <= 0:
             self.counts["battery empty"] += 1
             self.power_off()
@@ -156,13 +145,12 @@ class VirtualMote:
         assert board is not None
         self._rtc_memory = board.rtc_memory
         self._rtc_s = board.rtc_s()
-        self.settle()
         if reset is None or not self._is_on:
             self._is_on = False
             self.counts["power cuts"] += 1
             return
         self.counts[_CAUSES.get(reset.cause, "resets")] += 1
-        self._start_later(reset.after_s + BOOT_S, reset.cause)
+        self._start_later(reset.after_s + self._boot_s, reset.cause)
 
 
 _CAUSES = {DEEPSLEEP_RESET: "deep sleeps", WDT_RESET: "watchdog resets"}

@@ -114,6 +114,8 @@ class BLE:
         self._handler: Callable[[int, tuple[Any, ...]], Any] | None = None
         self._values: dict[int, _Value] = {}
         self._connections: dict[int, Connection] = {}
+        self._connected_s: dict[int, float] = {}
+        """Since when."""
         self._settings: dict[str, Any] = {
             "gap_name": "MPY", "mtu": 256, "rxbuf": 256, "addr_mode": 0,
             "bond": False, "mitm": False, "io": _NO_INPUT_NO_OUTPUT, "le_secure": False,
@@ -149,6 +151,8 @@ class BLE:
         self._is_active = False
         for task in list(self._tasks):
             task.cancel()
+        for handle in list(self._connected_s):
+            self._count_connected(handle)
         self._connections.clear()
         self._values.clear()
         self._radio.power_off()
@@ -243,8 +247,10 @@ class BLE:
         peer = bytes(connection.peer_address)[::-1]
         kind = int(connection.peer_address.address_type)
         self._connections[handle] = connection
+        self._connected_s[handle] = asyncio.get_running_loop().time()
 
         def gone(_reason: int) -> None:
+            self._count_connected(handle)
             if self._connections.pop(handle, None) is not None:
                 self.fire(_DISCONNECTED, handle, kind, memoryview(peer))
 
@@ -252,6 +258,11 @@ class BLE:
         connection.on("connection_att_mtu_update", lambda: self.fire(_MTU, handle, connection.att_mtu))
         connection.on("connection_encryption_change", lambda: self._spawn(self._encrypted(connection)))
         self.fire(_CONNECTED, handle, kind, memoryview(peer))
+
+    def _count_connected(self, handle: int) -> None:
+        since_s = self._connected_s.pop(handle, None)
+        if since_s is not None:
+            self._radio.traffic.connected_s += asyncio.get_running_loop().time() - since_s
 
     async def _encrypted(self, connection: Connection) -> None:
         """bumble takes all that is encrypted for authenticated; that is only where somebody compared or entered."""

@@ -20,6 +20,7 @@ from bumble.transport.common import AsyncPipeSink
 
 from .air import Advert, Air
 from .propagation import Place
+from .sniffer import Traffic
 
 _Kind = hci.HCI_LE_Advertising_Report_Event.EventType
 _CONNECTABLE = AdvertisingType.UNDIRECTED_CONNECTABLE_SCANNABLE
@@ -46,8 +47,6 @@ class _Advertiser(LegacyAdvertiser):
         if self.enabled and self.advertising_type in _ADVERTS:
             controller.radio.scan_response = self.scan_response_data
             kind = self.advertising_type
-            controller.radio.adverts += 1
-            controller.radio.sent_bytes += len(self.advertising_data)
             controller.air.transmit(
                 controller.radio, self.address, self.advertising_data, kind == _CONNECTABLE, kind in _SCANNABLE
             )
@@ -99,8 +98,7 @@ class RadioController(Controller):
             kind = _Kind.ADV_SCAN_IND if advert.scannable and not advert.connectable else kind
             self._report(kind, advert.address, advert.data, rssi_dbm)
             if advert.scannable and self.le_scan_type == _ACTIVE_SCAN:
-                self.air.counts["scan responses"] += 1
-                self._report(_Kind.SCAN_RSP, advert.address, advert.sender.scan_response, rssi_dbm)
+                self._report(_Kind.SCAN_RSP, advert.address, self.air.scan_response(advert.sender), rssi_dbm)
         wanted = self.pending_le_connection
         if wanted and advert.connectable and wanted.peer_address == advert.address:
             self.create_le_connection(advert.address)
@@ -175,9 +173,6 @@ class Radio:
     fragment_bytes: int = 251
     public_address: str | None = None
     scan_response: bytes = b""
-    adverts: int = 0
-    sent_bytes: int = 0
-    """Data of adverts and connections, without what surrounds it on the air."""
     is_on: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -218,5 +213,12 @@ class Radio:
     def hear(self, advert: Advert, rssi_dbm: int) -> None:
         self.controller.hear(advert, rssi_dbm)
 
-    def sent(self, data: bytes) -> None:
-        self.sent_bytes += len(data)
+    @property
+    def traffic(self) -> Traffic:
+        """What the sniffer has counted of it."""
+        return self.air.sniffer.of(self)
+
+    @property
+    def adverts(self) -> int:
+        """Advertising events so far."""
+        return self.traffic.adverts

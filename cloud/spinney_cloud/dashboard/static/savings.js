@@ -5,7 +5,7 @@ import { on, state } from "./live.js";
 
 // Estimates of what sending costs a battery, in microcoulombs: of a message, and of each of its bytes.
 const UC_PER_MAH = 3_600_000;
-const MOTE = { message: 110, byte: 2.2, size: 31 }; // an ESP32-C3's advert, as the simulator counts it
+const MOTE = { message: 194, byte: 6.29, size: 31 }; // one advert of an ESP32-C3 on three channels, by the simulator's model
 const MOBILE = { message: 1200, byte: 1 }; // a packet over Wi-Fi: 10 ms at 120 mA
 
 const sum = (name) => state.brokers.reduce((total, one) => total + (one.counts?.[name] || 0), 0);
@@ -15,7 +15,7 @@ const charge = (cost, messages, size) => (messages * cost.message + size * cost.
 export function tiers() {
   const found = [];
   const motes = [sum("motes_sent"), sum("motes_spared")];
-  found.push({ name: "Motes", icon: "memory", what: "Samples that a mote's own filters kept off the radio", messages: motes,
+  found.push({ name: "Motes", icon: "memory", what: "Samples whose values a mote transmitted, as events or in adverts that anyone hears, and those that its filters kept off the air", messages: motes,
     bytes: motes.map((n) => n * MOTE.size), charge: motes.map((n) => charge(MOTE, n, n * MOTE.size)) });
   const mobile = [sum("sent"), sum("spared")], size = [sum("bytes_sent"), sum("bytes_spared")];
   found.push({ name: "Mobile brokers", icon: "router", what: "Readings that nobody upstream had asked for", messages: mobile,
@@ -39,8 +39,8 @@ export function begin() {
   on("brokers", draw);
   on("operations", draw);
   $("counted-body").append(
-    h("p", {}, "Counts are those that mobile brokers, motes and cloud have kept since each was started. A message that a mote's radio lost counts as spared by it."),
-    h("p", {}, `mAh are estimates: ${MOTE.message} µC for a mote's advert and ${MOTE.byte} µC for each of its ${MOTE.size} bytes (ESP32-C3), ${MOBILE.message} µC for a mobile broker's packet over Wi-Fi and ${MOBILE.byte} µC for each byte. The cloud has no battery.`));
+    h("p", {}, "Counts are those that mobile brokers, motes and cloud have kept since each was started. A sample that a mote's filters held back but that it broadcast, as in the open, counts as sent; one that its radio lost counts as spared."),
+    h("p", {}, `mAh are estimates: ${MOTE.message} µC for a mote's advert and ${MOTE.byte} µC for each of its ${MOTE.size} bytes (an ESP32-C3, modelled), one advert for a sample: what a mote that sleeps spares by being awake for less is not in them; ${MOBILE.message} µC for a mobile broker's packet over Wi-Fi and ${MOBILE.byte} µC for each byte. The cloud has no battery.`));
   draw();
 }
 
