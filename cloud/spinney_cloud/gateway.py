@@ -31,6 +31,7 @@ from .mqtt_intake import FILTERS, MqttIntake
 from .names import ACTIVATIONS, DEAD, LOG, NOTES, REQUESTS
 from .nats_log import NatsLog
 from .numbering import Numbers, next_boot
+from .packers import Packers
 from .payloads import arrow_payload
 from .replies import Replies
 from .request_pump import RequestPump
@@ -67,7 +68,8 @@ class Gateway:
         self.requests = RequestPump(log.writer(REQUESTS))
         self.dead = DeadLetters(log.writer(DEAD))
         self.replies = Replies(self.mqtt_out, _max_payload(settings))
-        self.way_out = WayOut(log.connection, self.mqtt_out)
+        self.packers = Packers()
+        self.way_out = WayOut(log.connection, self.mqtt_out, self.packers)
         self.keeper = Keeper(log, settings.log, settings.data)
         self.disk = Disk(settings.data, _floor(settings))
         self.owners = SourceOwners()
@@ -86,7 +88,9 @@ class Gateway:
         one_each = service.endpoints.mqtt_kind == "nats"
         groups = [(name,) for name in FILTERS] if one_each else [FILTERS]
         self.mqtt = Sessions(self._session, groups, lambda message: self.arriving.on_message(message))
-        self.arriving: MqttIntake = MqttIntake(self.mqtt, self.door, self.requests, self.replies, self.tenant_of)
+        self.arriving: MqttIntake = MqttIntake(
+            self.mqtt, self.door, self.requests, self.replies, self.packers, self.tenant_of
+        )
         self._users_file = UsersFile(settings.data)
         self._users = Users()
         self._users_trouble: str | None = None
@@ -236,6 +240,9 @@ class Gateway:
         watch("replies", "Replies that were sent", lambda: self.replies.sent)
         watch("replies_dropped", "Replies for which there was no room", lambda: self.replies.dropped)
         watch("out", "Messages of other processes that went out", lambda: self.way_out.sent)
+        watch("packed_out", "Activations that went out packed", lambda: self.packers.packed)
+        watch("kept_bytes", "Memory of what brokers refer to", lambda: self.intake.kept.bytes)
+        watch("kept_dropped", "Brokers of which it was dropped for want of room", lambda: self.intake.kept.dropped)
         watch("dead_letters", "Dead letters that were stored", lambda: self.dead.stored)
         watch("dead_letters_dropped", "Dead letters for which there was no room", lambda: self.dead.dropped)
         watch("disk_free_bytes", "Free space where the log is", lambda: self.disk.free)

@@ -2,8 +2,12 @@
 
     {"batch": id, "publications": [...], "epochs": {source: epoch}, "labels": [[row or null, filter, label], ...]}
 
-While nothing is under way a record goes at once; else it waits a little for company. A new link begins with one batch
-under way, and each `stored` allows more. No I/O, and the clock is handed in.
+The same goes packed to a cloud that reads that (see `packing`). While nothing is under way a record goes at once; else
+it waits a little for company. A new link begins with one batch under way, and each `stored` allows more.
+
+A lone batch, which has no other before it that the cloud has not stored, needs no word of the MQTT server: it goes at
+QoS 0, and `stored` acknowledges it. Nothing else goes until that has come, so that no later reading is stored before
+it. Should it not come, all goes again at QoS 1. No I/O, and the clock is handed in.
 """
 
 from __future__ import annotations
@@ -15,10 +19,11 @@ from typing import Any, Final, NamedTuple
 
 from spinney import Label, Mark
 from spinney.client.outbox import Entry
-from spinney.client.sending import BATCH_BYTES, MAX_ROWS, RESEND_SECONDS, Batch, Sending
+from spinney.client.sending import BATCH_BYTES, MAX_ROWS, RESEND_SECONDS, Batch, Message, Sending
 
 from .leases import Leases
 from .outbox import Outbox, Waiting, decode, is_silent, label_bytes
+from .packing import Packing
 from .samples import Digest
 
 WINDOW: Final = 16
@@ -30,11 +35,17 @@ BUSY_SECONDS: Final = 5.0
 HOLD_SECONDS: Final = 10.0
 """For how long a source's records wait for word of its lease, when the cloud refuses them for it."""
 LONGEST_PAUSE_SECONDS: Final = 120.0
+PACKED_BATCH_BYTES: Final = 2 * BATCH_BYTES
+"""Of a message's records, as JSON, where it goes packed: a tenth of that."""
+SURE_SECONDS: Final = 60.0
+"""For which nothing goes at QoS 0, after a batch that did so was not answered."""
 LEAST_MAX_PAYLOAD: Final = 1_024
 """A cloud that takes less is not believed."""
 _LABEL = "label:"
 _LEASE = "lease:"
 """How the reasons of refusals begin."""
+_DICTIONARY = "dictionary:"
+"""How it begins why a cloud cannot unpack a message that refers to an earlier one."""
 
 
 class Refused(NamedTuple):
@@ -67,6 +78,9 @@ class Batches(Sending):
         """Why the cloud takes nothing at the moment."""
         self.busy = 0
         """How often it had no room."""
+        self.packing = Packing()
+        self.lone = 0
+        """Batches that went at QoS 0."""
         self._box = outbox
         self._leases = leases
         self._told = 0  # how often leases have changed
@@ -77,8 +91,56 @@ class Batches(Sending):
         self._pause_seconds = BUSY_SECONDS
         self._suspect: int | None = None  # the place of what may be why a message was refused: others go first
         self._culprit: int | None = None  # the place of what was refused before others were stored: it goes once more
+        self._usual_bytes = batch_bytes
+        self._lone: str | None = None  # the batch under way at QoS 0
+        self._idle_since: float | None = None  # since when nothing is under way or was sent in vain
+        self._sure_until = 0.0  # until when nothing goes at QoS 0
 
     # ---- out
+
+    def next(self, now: float) -> Message | None:
+        """What must go out now."""
+        self._batch_bytes = PACKED_BATCH_BYTES if self.packing.agreed else self._usual_bytes
+        may_be_lone = self._may_be_lone(now)
+        message = super().next(now)
+        if message is None:
+            return None
+        self._idle_since = None
+        if may_be_lone and self._next == self._box.log.end:
+            self._lone = message.batch
+            self._unsent_since, self._unsent_bytes = None, 0
+            self.lone += 1
+        return message
+
+    def _may_be_lone(self, now: float) -> bool:
+        """Whether what waits came while nothing was under way, and the cloud may be trusted to answer."""
+        since, idle_since = self._unsent_since, self._idle_since
+        if since is None or idle_since is None or since < idle_since:
+            return False
+        return self.packing.agreed and not self._flight and now >= self._sure_until
+
+    def is_lone(self, batch: str) -> bool:
+        """Whether a batch that is under way needs no word of the MQTT server."""
+        return batch == self._lone
+
+    def _has_window(self) -> bool:
+        return (self._lone is None or self._lone not in self._flight) and super()._has_window()
+
+    def overdue(self, now: float) -> bool:
+        """Whether the cloud should have stored the oldest batch by now."""
+        was_lone = self._lone in self._flight
+        if not super().overdue(now):
+            return False
+        if was_lone:
+            self._sure_until = now + SURE_SECONDS
+        return True
+
+    def again(self, now: float) -> None:
+        """Send everything that is not stored, oldest first."""
+        super().again(now)
+        self._lone = None
+        self._idle_since = None if self._box.log.count else now
+        self.packing.again()
 
     def encode(self, batch: str, entries: Sequence[Entry]) -> bytes:
         """The message of a batch, under the leases of now."""
@@ -96,8 +158,11 @@ class Batches(Sending):
                 owned = self._owned(label)
                 labels.append((row, digest, owned.to_json()))
                 epochs.setdefault(owned.mark.source, self._epoch(owned.mark.source, waiting))
+        held = {source: epoch for source, epoch in epochs.items() if epoch}
+        if (packed := self.packing.batch(batch, rows, held, labels)) is not None:
+            return packed
         parts = [b'{"batch":"%b","publications":[%b]' % (batch.encode(), b",".join(rows))]
-        if held := {source: epoch for source, epoch in epochs.items() if epoch}:
+        if held:
             parts.append(b',"epochs":%b' % _json(held))
         if labels:
             parts.append(b',"labels":%b' % _json(labels))
@@ -156,6 +221,7 @@ class Batches(Sending):
         """A new link: one batch first."""
         self.window = 1
         self._pause_until = 0.0
+        self.packing.opened()
         self.again(now)
 
     def _pause(self, now: float, why: str) -> None:
@@ -169,15 +235,25 @@ class Batches(Sending):
 
     def told(self, reply: Mapping[str, Any], now: float) -> tuple[list[Entry], list[Refused]]:
         """What a reply says: what is stored, and what never will be."""
+        self.packing.told(reply)
         if isinstance(busy := reply.get("busy"), str):
-            self.busy += 1
-            self._pause(now, f"the cloud is busy: {busy}")
+            self._busy(busy, now)
         refusals = [*self._limit(reply.get("max_payload")), *self._refusals(reply, now)]
         stored = self._stored(reply)
         if stored and self._suspect is not None:
             self._culprit, self._suspect = self._suspect, None
             self.again(now)
+        if self._idle_since is None and not self._flight:
+            self._idle_since = now
         return stored, refusals
+
+    def _busy(self, why: str, now: float) -> None:
+        if why.startswith(_DICTIONARY):
+            self.packing.forgot()
+            self.again(now)
+            return
+        self.busy += 1
+        self._pause(now, f"the cloud is busy: {why}")
 
     def _limit(self, max_payload: Any) -> list[Refused]:
         """The cloud has said how large a message may be; what would fit into none."""
@@ -204,6 +280,7 @@ class Batches(Sending):
                 entries += [entry for entry in found.entries if entry.place not in spared]
                 self.window = min(self.window * 2, WINDOW)
                 self.max_rows = min(self.max_rows + max(1, self.max_rows // 8), MAX_ROWS)
+        self.packing.stored(names)
         left = self._leave(entries)
         if left:
             self._resend = self._resend_first
@@ -282,8 +359,11 @@ class Batches(Sending):
         return next(iter(self._flight.values())) if len(self._flight) == 1 else None
 
     def _whole(self, batch: Batch | None, reason: str, now: float, *, is_named: bool) -> list[Refused]:
-        """Refused as a whole: smaller ones are tried, down to the record that is why."""
-        if batch is None:
+        """Refused as a whole: JSON is tried, then smaller ones, down to the record that is why."""
+        if self.packing.agreed:
+            self.packing.refused()
+            self.again(now)
+        elif batch is None:
             self._pause(now, reason)
         elif batch not in self._flight.values() or len(batch.entries) > self.max_rows:
             return []  # it is under way again already

@@ -93,6 +93,11 @@ class Presence:
         """When `next` will have something."""
         return min((due for due in (self._new_due, self._again_due) if due is not None), default=None)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the cloud has answered all that it was told."""
+        return not self._unanswered
+
     def next(self, now: float) -> bytes | None:
         """The announcement, if it must go out now."""
         due = self.due

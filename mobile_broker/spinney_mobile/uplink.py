@@ -18,6 +18,7 @@ from typing import Any, Final
 from spinney.client.address import Access, Server
 from spinney.client.link import Arrived, Will
 from spinney.client.outbox import Entry
+from spinney.packed import PackedError
 
 from .activations import Activations
 from .batches import Batches, Refused
@@ -26,6 +27,7 @@ from .credentials import check_authority, check_certificate, password_of
 from .dead_letters import DeadLetters
 from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
+from .packing import unpacked
 from .presence import Presence
 from .settings import Settings
 from .status import UplinkStatus
@@ -233,21 +235,29 @@ class Uplink:
             return None
         if self._batches.overdue(now):
             self._unanswered()
-        if (announcement := self._presence.next(now)) is not None:
-            connection.publish(self._access.topic("ann"), announcement)
-        if (tally := self.tally.next(self._presence.session, now)) is not None:
-            connection.publish(self._access.topic("ann"), tally)
+        self._announce(connection, now)
         if (withdrawal := self._withdrawals.next(now)) is not None:
             connection.publish(self._access.topic("unpub"), withdrawal)
             return now
         self._batches.look(now)
         if (message := self._batches.next(now)) is not None:
-            self._sent[connection.publish(self._access.topic("pub"), message.payload)] = message.batch
+            is_lone = self._batches.is_lone(message.batch)
+            mid = connection.publish(self._access.topic("pub"), message.payload, at_most_once=is_lone)
+            self._sent[mid] = message.batch
             self.counts.batches += 1
             self.counts.bytes_sent += len(message.payload)
             return now  # events first: between two batches others have their turn
         dues = (self._batches.due(now), self._presence.due, self.tally.due, self._withdrawals.due)
         return min((due for due in dues if due is not None), default=None)
+
+    def _announce(self, connection: LoopConnection, now: float) -> None:
+        """What is due of who we are. The cloud's answer acknowledges an announcement: at first it goes at QoS 0."""
+        packing, is_answered = self._batches.packing, self._presence.is_answered
+        if (announcement := self._presence.next(now)) is not None:
+            at_most_once = packing.agreed and is_answered
+            connection.publish(self._access.topic("ann"), packing.text(announcement), at_most_once=at_most_once)
+        if (tally := self.tally.next(self._presence.session, now)) is not None:
+            connection.publish(self._access.topic("ann"), packing.text(tally))
 
     def _unanswered(self) -> None:
         self.counts.resent += 1
@@ -288,7 +298,7 @@ class Uplink:
 
     async def _activated(self, message: Arrived) -> None:
         before = self._leases.known
-        await self._activations.take(message.payload)
+        await self._activations.take(_unpacked(message.payload))
         message.ack()  # it is kept
         now = time.monotonic()
         after = self._leases.known
@@ -335,6 +345,15 @@ class Uplink:
             self._dead.put({"publication": json.loads(waiting.publication)}, refused.reason)
             if waiting.labels and not refused.reason.startswith("lease:"):
                 self._outbox.append([OutRecord(None, waiting.epoch, waiting.labels)])
+
+
+def _unpacked(payload: bytes) -> bytes:
+    """An activation as JSON. What cannot be unpacked is none: the next one shows the gap."""
+    try:
+        return unpacked(payload)
+    except PackedError as error:
+        _log.error("an activation cannot be unpacked: %s", error)
+        return b""
 
 
 def access_of(settings: Settings) -> Access | None:

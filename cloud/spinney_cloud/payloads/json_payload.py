@@ -125,7 +125,7 @@ def _envelope(frame: dict[str, Any], batch: Batch) -> Batch:
     if unknown:
         raise PayloadError(f"an envelope has batch, publications, epochs and labels, not {unknown[0]!r:.60}")
     batch.batch = _name(frame.get("batch"))
-    batch.epochs = _epochs(frame.get("epochs"))
+    batch.epochs = epochs_of(frame.get("epochs"))
     batch.labels = _labels(frame.get("labels"))
     return batch
 
@@ -142,7 +142,8 @@ def _labels(labels: Any) -> list[Any]:
     raise PayloadError("labels: expected a list of [row, filter, label]")
 
 
-def _epochs(epochs: Any) -> dict[str, int]:
+def epochs_of(epochs: Any) -> dict[str, int]:
+    """The epochs of an envelope."""
     if epochs is None:
         return {}
     if isinstance(epochs, dict) and all(type(epoch) is int and epoch >= 0 for epoch in epochs.values()):
