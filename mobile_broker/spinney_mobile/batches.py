@@ -95,6 +95,8 @@ class Batches(Sending):
         self._lone: str | None = None  # the batch under way at QoS 0
         self._idle_since: float | None = None  # since when nothing is under way or was sent in vain
         self._sure_until = 0.0  # until when nothing goes at QoS 0
+        self._was_agreed = False  # whether batches were packed until the reply that is being read
+        self._in_vain = 0  # refusals to come of packed messages that have gone again as JSON
 
     # ---- out
 
@@ -222,6 +224,7 @@ class Batches(Sending):
         self.window = 1
         self._pause_until = 0.0
         self.packing.opened()
+        self._in_vain = 0
         self.again(now)
 
     def _pause(self, now: float, why: str) -> None:
@@ -235,6 +238,7 @@ class Batches(Sending):
 
     def told(self, reply: Mapping[str, Any], now: float) -> tuple[list[Entry], list[Refused]]:
         """What a reply says: what is stored, and what never will be."""
+        self._was_agreed = self.packing.agreed
         self.packing.told(reply)
         if isinstance(busy := reply.get("busy"), str):
             self._busy(busy, now)
@@ -355,14 +359,22 @@ class Batches(Sending):
 
     # ---- when a whole message is refused
 
+    def _fall_back(self, now: float) -> None:
+        """To JSON, for the rest of this link: what is packed and under way may be refused, too."""
+        self._was_agreed = False
+        self._in_vain = max(0, len(self._flight) - 1)
+        self.packing.refused()
+        self.again(now)
+
     def _only_one(self) -> Batch | None:
         return next(iter(self._flight.values())) if len(self._flight) == 1 else None
 
     def _whole(self, batch: Batch | None, reason: str, now: float, *, is_named: bool) -> list[Refused]:
         """Refused as a whole: JSON is tried, then smaller ones, down to the record that is why."""
-        if self.packing.agreed:
-            self.packing.refused()
-            self.again(now)
+        if self._was_agreed:
+            self._fall_back(now)
+        elif self._in_vain and not is_named:
+            self._in_vain -= 1
         elif batch is None:
             self._pause(now, reason)
         elif batch not in self._flight.values() or len(batch.entries) > self.max_rows:
