@@ -1,8 +1,8 @@
 """The gateway: from MQTT into the log, and the only way out to clients' `reply` and `act`.
 
 It is a QoS 1 subscriber with persistent sessions. A publication is validated, stored in the log, and then told as
-`stored` and acknowledged; requests (`sub`, `ann`) go unread to the coordinator's stream. Back pressure is what is not
-acknowledged: the MQTT server holds the rest. The keeper lives here, too.
+`stored` and acknowledged; requests (`sub`, `ann`) go to the coordinator's stream, as JSON and not judged. Back pressure
+is what is not acknowledged: the MQTT server holds the rest. The keeper lives here, too.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Gateway:
         self.writer = log.writer(LOG)
         self.requests = RequestPump(log.writer(REQUESTS))
         self.dead = DeadLetters(log.writer(DEAD))
-        self.replies = Replies(self.mqtt_out, _max_payload(settings))
         self.packers = Packers()
+        self.replies = Replies(self.mqtt_out, _max_payload(settings), self.packers)
         self.way_out = WayOut(log.connection, self.mqtt_out, self.packers)
         self.keeper = Keeper(log, settings.log, settings.data)
         self.disk = Disk(settings.data, _floor(settings))
@@ -240,7 +240,7 @@ class Gateway:
         watch("replies", "Replies that were sent", lambda: self.replies.sent)
         watch("replies_dropped", "Replies for which there was no room", lambda: self.replies.dropped)
         watch("out", "Messages of other processes that went out", lambda: self.way_out.sent)
-        watch("packed_out", "Activations that went out packed", lambda: self.packers.packed)
+        watch("packed_out", "Messages that went out packed", lambda: self.packers.packed)
         watch("kept_bytes", "Memory of what brokers refer to", lambda: self.intake.kept.bytes)
         watch("kept_dropped", "Brokers of which it was dropped for want of room", lambda: self.intake.kept.dropped)
         watch("dead_letters", "Dead letters that were stored", lambda: self.dead.stored)

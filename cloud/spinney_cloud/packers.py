@@ -1,6 +1,7 @@
-"""Which mobile brokers speak the packed format: those whose last announcement was packed. They get activations so, too.
+"""Which mobile brokers speak the packed format: those whose last announcement was packed. They are told so, too.
 
-It is known as long as this process runs. Who is not known gets JSON, which all read.
+Packed go activations, answers to announcements, and `stored` of packed batches; all else is JSON, since others may
+listen to the same client's topics. It is known as long as this process runs. Who is not known gets JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Packers:
 
     def __init__(self) -> None:
         self.packed = 0
-        """Activations that were packed."""
+        """Messages that were packed."""
         self._clients: OrderedDict[str, None] = OrderedDict()
 
     def heard(self, client: str, *, packed: bool) -> None:
@@ -37,6 +38,8 @@ class Packers:
         try:
             packed = pack(TEXT, message)
         except Unpackable:
+            return message
+        if len(packed) >= len(message):
             return message
         self.packed += 1
         return packed

@@ -20,6 +20,7 @@ from spinney.packed import FORMAT
 
 from .mqtt import MqttClient, MqttError
 from .names import topic
+from .packers import Packers
 from .payloads import Refusal
 
 INTERVAL_SECONDS = 0.01
@@ -34,6 +35,8 @@ MAX_NAMED = 1_000
 """Sources and batches that one message says are stored, each."""
 MAX_GREETED = 100_000
 """Clients of which it is known that they have heard our limits."""
+_PACKED = {"stored", "batch"}
+"""What names packed batches goes packed."""
 FORMATS = (FORMAT,)
 """Beside JSON, which they all may use: a client sends in others only while we say that we read them."""
 
@@ -51,12 +54,13 @@ class _Client:
 class Replies:
     """Speaks through one MQTT client. `run` does the work."""
 
-    def __init__(self, mqtt: MqttClient, max_payload: int) -> None:
+    def __init__(self, mqtt: MqttClient, max_payload: int, packers: Packers) -> None:
         self.max_payload = max_payload
         """What a client's payload may have: the first reply says it."""
         self.sent = 0
         self.dropped = 0
         self._mqtt = mqtt
+        self._packers = packers
         self._clients: dict[str, _Client] = {}
         self._due: OrderedDict[str, None] = OrderedDict()
         self._greeted: OrderedDict[str, str | None] = OrderedDict()
@@ -135,7 +139,10 @@ class Replies:
             await self._send(client, self._clients[client])
 
     async def _send(self, client: str, told: _Client) -> None:
-        data = orjson.dumps(self._greeting(client) | _next(told))
+        message = self._greeting(client) | _next(told)
+        data = orjson.dumps(message)
+        if message.keys() == _PACKED and not message["stored"]:
+            data = self._packers.pack(client, data)
         told.under_way = True
         try:
             future = await self._mqtt.publish(topic(client, "reply"), data)

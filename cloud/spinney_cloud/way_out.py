@@ -20,6 +20,8 @@ MAX_WAITING: Final = 2_000
 """Two processes' messages under way."""
 SIZES: Final = b"Spinney-Sizes: "
 PUT_OFF: Final = b"Spinney-Put-Off: 1\r\n"
+_OF_ANNOUNCEMENT: Final = b'{"request":"ann",'
+"""How the answer to an announcement begins."""
 _REFUSED: Final = b"Spinney-Error: 1\r\n"
 
 
@@ -74,14 +76,17 @@ class WayOut:
             return
         try:
             messages = apart(data, headers)
-            if leaf == "act":
-                messages = [self._packers.pack(client, message) for message in messages]
+            messages = [self._packed(client, leaf, message) for message in messages]
             self._waiting.put_nowait(_Request(topic(client, leaf), messages, reply))
         except ValueError as error:
             self._refuse(reply, str(error))
         except asyncio.QueueFull:
             self.put_off += 1
             self._answer(reply, b"many messages wait already", PUT_OFF)
+
+    def _packed(self, client: str, leaf: str, message: bytes) -> bytes:
+        is_for_broker = leaf == "act" or message.startswith(_OF_ANNOUNCEMENT)
+        return self._packers.pack(client, message) if is_for_broker else message
 
     async def run(self) -> None:
         """Send, until cancelled."""

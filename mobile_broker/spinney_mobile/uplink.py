@@ -27,7 +27,7 @@ from .credentials import check_authority, check_certificate, password_of
 from .dead_letters import DeadLetters
 from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
-from .packing import unpacked
+from .packing import Packing, unpacked
 from .presence import Presence
 from .settings import Settings
 from .status import UplinkStatus
@@ -89,7 +89,7 @@ class Uplink:
             lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along
         )
         self._withdrawals = Withdrawals(outbox.state(), outbox.keep)
-        self._batches = Batches(outbox, leases, secrets.token_hex(6))
+        self._batches = Batches(outbox, leases, secrets.token_urlsafe(6))
         self._sent: dict[int, str] = {}  # batches by the number of the server's acknowledgement
         self._connection: LoopConnection | None = None
         self._error: str | None = "not yet connected"
@@ -178,6 +178,15 @@ class Uplink:
         self._withdrawals.add(id)
         self.counts.withdrawals_dropped = self._withdrawals.dropped
         self._wake()
+
+    @property
+    def packing(self) -> Packing:
+        """In which form messages go up."""
+        return self._batches.packing
+
+    @packing.setter
+    def packing(self, packing: Packing) -> None:
+        self._batches.packing = packing
 
     @property
     def connected(self) -> bool:
@@ -276,7 +285,7 @@ class Uplink:
             return
         message.ack()
         try:
-            reply = json.loads(message.payload)
+            reply = json.loads(unpacked(message.payload))
         except ValueError:
             reply = None
         if not isinstance(reply, dict):

@@ -100,7 +100,8 @@ def _of_batches() -> bytes:
 
 _UNITS: Final = ("%", "ppm", "ppb", "lx", "hPa", "V", "mm", "m/s", "°C", "C", "ug/m3", "µg/m³")
 _WORDS: Final = (
-    '{"request":"ann","ok":false,"error":{"message":"',
+    '{"request":"ann","ok":false,"error":{"message":"","ok":true,"session":"-1"}',
+    '{"stored":{},"batch":["-',
     '","away":true}',
     '","over":true}',
     '"constants":{"room":"","type":""},"validity":3600,"battery":0.,"radio_load":0.',
