@@ -91,7 +91,7 @@ class Intake:
         except PayloadError as error:
             return Taken(refusals=[Refusal(None, None, str(error), "payload")])
         except NotKept as error:
-            return Taken(batch=error.batch, busy=str(error), is_packed=True)
+            return Taken(busy=str(error))
         if batch.kept is not None:
             self.kept.keep(sender, batch.kept)
         return self._take(sender, batch, received)

@@ -75,9 +75,9 @@ class Packing:
         if not self.agreed:
             return None
         try:
-            data = write_rows(Contents(list(map(json.loads, publications)), epochs, labels))
+            data = write_rows(Contents(list(map(json.loads, publications)), epochs, labels, name))
             keep = self._asked is None and self._left > 0 and len(data) <= MAX_KEPT
-            payload = pack(BATCH, data, name=name, earlier=self._earlier, keep=keep)
+            payload = pack(BATCH, data, earlier=self._earlier, keep=keep)
         except Unpackable:
             return None
         if keep:

@@ -37,8 +37,7 @@ def envelope(rows: list[dict[str, Any]], epochs: dict[str, int], labels: list[An
 
 
 def batch(rows: list[dict[str, Any]], epochs: Any = None, labels: Any = (), name: str = "b-1", **how: Any) -> bytes:
-    contents = packed.Contents(rows, epochs or {}, labels)
-    return packed.pack(packed.BATCH, packed.write_rows(contents), name=name, **how)
+    return packed.pack(packed.BATCH, packed.write_rows(packed.Contents(rows, epochs or {}, labels, name)), **how)
 
 
 def same(one: Taken, other: Taken) -> bool:
@@ -86,11 +85,11 @@ def test_who_goes_by_batches_is_told_no_numbers() -> None:
 
 
 def test_what_refers_to_an_earlier_batch_is_read_if_that_is_kept_and_must_come_again_if_not() -> None:
-    first, taking = packed.write_rows(packed.Contents(ROWS[:1])), intake()
+    first, taking = packed.write_rows(packed.Contents(ROWS[:1], name="b-1")), intake()
     later = batch(ROWS[1:2], name="b-2", earlier=first)
     found = taking.take(KIT, later, 0.0)
     assert (found.busy or "").startswith("dictionary:")
-    assert (found.batch, found.rows, found.refusals) == ("b-2", [], [])
+    assert (found.rows, found.refusals) == ([], [])
     taking.take(KIT, batch(ROWS[:1]), 0.0)
     assert taking.take(KIT, later, 0.0).busy, "it was not asked to keep it"
     taking.take(KIT, batch(ROWS[:1], keep=True), 0.0)
@@ -116,7 +115,7 @@ def test_a_packed_text_is_no_publication() -> None:
 
 
 def test_a_bomb_is_refused_as_a_payload() -> None:
-    head = b"\xf1\x01\xff\xff\xff\xff\x0f\x01b"
+    head = b"\xf1\x01\xff\xff\xff\xff\x0f"
     taken = intake().take(KIT, head + bytes(1000), 0.0)
     assert [(each.row, each.kind) for each in taken.refusals] == [(None, "payload")]
     assert "4194304 are the most" in taken.refusals[0].reason
@@ -137,7 +136,7 @@ def test_a_damaged_batch_is_taken_or_refused(data: st.DataObject) -> None:
 @given(st.binary(max_size=60))
 def test_any_contents_are_taken_or_refused(data: bytes) -> None:
     """Unpacked they are anything."""
-    taken = intake().take(KIT, packed.pack(packed.BATCH, data, name="b"), 0.0)
+    taken = intake().take(KIT, packed.pack(packed.BATCH, data), 0.0)
     assert [each.kind for each in taken.refusals] == ["payload"] or not taken.refusals
 
 

@@ -34,7 +34,7 @@ def through_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def message(rows: list[dict[str, Any]], **how: Any) -> bytes:
-    return packed.pack(packed.BATCH, packed.write_rows(Contents(rows)), name="b-1", **how)
+    return packed.pack(packed.BATCH, packed.write_rows(Contents(rows, name="b-1")), **how)
 
 
 def contents(payload: bytes) -> Contents:
@@ -115,9 +115,8 @@ def test_a_later_message_refers_to_an_earlier_one() -> None:
     assert len(later) < len(message([rows[1]])) - len("kitchen of ana")
     kept = {packed.digest(first): first}
     assert packed.read_rows(packed.unpack(later, kept.get).data).rows == [rows[1]]
-    with pytest.raises(packed.UnknownDictionary) as refused:
+    with pytest.raises(packed.UnknownDictionary):
         packed.unpack(later)
-    assert refused.value.name == "b-1"
 
 
 def test_epochs_labels_and_order_come_out() -> None:
@@ -127,8 +126,8 @@ def test_epochs_labels_and_order_come_out() -> None:
         {"id": "a:1:2", "source": "a", "n": 2.0},
     ]
     labels = [[0, "0123456789abcdef", {"mark": ["a", [9, 1, 1], True]}], [None, "0123456789abcdef", {}]]
-    found = packed.read_rows(packed.write_rows(Contents(rows, {"a": 9}, labels)))
-    assert (found.rows, found.epochs, found.labels) == (rows, {"a": 9}, labels)
+    contents = Contents(rows, {"a": 9}, labels, "b-1")
+    assert packed.read_rows(packed.write_rows(contents)) == contents
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, b"x", 2**62, "\ud800"])
@@ -162,7 +161,7 @@ def bomb(says: int, zeros: int) -> bytes:
     """Unpacks to so many zeros, whatever it says."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     chunk = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)  # it stands alone, and may be repeated
-    return bytes((frame.BATCH, 1)) + frame._varint(says) + b"\x01b" + chunk * (zeros >> 20) + packer.flush()
+    return bytes((frame.BATCH, 1)) + frame._varint(says) + chunk * (zeros >> 20) + packer.flush()
 
 
 @pytest.mark.parametrize(
@@ -180,8 +179,12 @@ def test_a_bomb_of_a_gigabyte_takes_no_memory(says: int, why: str) -> None:
         tracemalloc.stop()
 
 
+def batch_of(*groups: Any, order: bytes = b"") -> bytes:
+    return cbor.dumps([None, list(groups), order])
+
+
 def group(count: int, *names: str, kinds: bytes = b"", data: Any = ()) -> bytes:
-    return cbor.dumps([[[count, list(names), kinds, list(data)]]])
+    return batch_of([count, list(names), kinds, list(data)])
 
 
 @pytest.mark.parametrize(
@@ -197,14 +200,14 @@ def group(count: int, *names: str, kinds: bytes = b"", data: Any = ()) -> bytes:
         (b"\x9f\xff", "definite"),
         (b"\xc1\x00", "tag"),
         (cbor.dumps([]) + b"\x00", "more after"),
-        (cbor.dumps([[[1, ["a"], b"\x21", [math.inf]]]]), "finite"),
-        (cbor.dumps([[[1, ["a"], b"\x00", [1 << 53]]]]), "2\\^53"),
-        (cbor.dumps([[[1, ["a"], b"\x20", [1 << 62]]]]), "2\\^62"),
-        (cbor.dumps([[[1, ["a"], b"\x22", [[1]]]]]), "attribute is"),
-        (cbor.dumps([[[1, ["a", "a"], b"\x22\x22", [1, 1]]]]), "each once"),
-        (cbor.dumps([[[0, [], b"", []]]]), "without rows"),
-        (cbor.dumps([[[1, [], b"", []], [1, [], b"", []]], b"\x00\x00"]), "order"),
-        (cbor.dumps([[[1, [], b"", [], [["m"], b""], -1, 0]]]), "below 0"),
+        (batch_of([1, ["a"], b"\x21", [math.inf]]), "finite"),
+        (batch_of([1, ["a"], b"\x00", [1 << 53]]), "2\\^53"),
+        (batch_of([1, ["a"], b"\x20", [1 << 62]]), "2\\^62"),
+        (batch_of([1, ["a"], b"\x22", [[1]]]), "attribute is"),
+        (batch_of([1, ["a", "a"], b"\x22\x22", [1, 1]]), "each once"),
+        (batch_of([0, [], b"", []]), "without rows"),
+        (batch_of([1, [], b"", []], [1, [], b"", []], order=b"\x00\x00"), "order"),
+        (batch_of([1, [], b"", [], [["m"], b""], -1, 0]), "below 0"),
     ],
 )
 def test_a_batch_beyond_the_bounds_or_out_of_form_is_refused(data: bytes, why: str) -> None:
@@ -251,7 +254,7 @@ def test_a_damaged_batch_is_read_or_refused(at: int, what: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     is_read_or_refused(data)
-    for payload in (data, b"\xf1\x01" + data, b"\xf2\x02" + data, b"\xf1\x81\x10\x01a" + data):
+    for payload in (data, b"\xf1\x01" + data, b"\xf2\x02" + data, b"\xf1\x81\x10" + data):
         try:
             packed.unpack(payload, {0: b"x"}.get)
         except packed.PackedError:
@@ -260,7 +263,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 def test_each_of_a_thousand_damaged_messages_is_read_or_refused() -> None:
     chance = random.Random(3)
-    whole = packed.pack(packed.BATCH, SMALL, name="b-1")
+    whole = packed.pack(packed.BATCH, SMALL)
     for _ in range(1000):
         damaged = bytearray(whole)
         damaged[chance.randrange(1, len(whole))] = chance.randrange(256)

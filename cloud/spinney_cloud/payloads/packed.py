@@ -9,7 +9,7 @@ from typing import Any, Final
 from spinney.packed import BATCH, PackedError, UnknownDictionary, digest, read_rows, unpack
 
 from .batch import Batch, PayloadError
-from .json_payload import epochs_of
+from .json_payload import epochs_of, name_of
 
 MAX_BYTES: Final = 32 * 1024**2
 """That are kept of all clients; beyond them what is of the one that was not heard for the longest time is dropped."""
@@ -23,10 +23,6 @@ Earlier = Callable[[int], bytes | None]
 
 class NotKept(Exception):
     """A message that refers to an earlier one that is not kept: nothing is wrong with it, it must come again."""
-
-    def __init__(self, error: UnknownDictionary) -> None:
-        super().__init__(str(error))
-        self.batch = error.name
 
 
 class Kept:
@@ -78,14 +74,14 @@ def read_packed(payload: bytes, earlier: Earlier) -> Batch:
             raise PackedError("this is a packed text, not a packed batch")
         contents = read_rows(message.data)
     except UnknownDictionary as error:
-        raise NotKept(error) from None
+        raise NotKept(str(error)) from None
     except PackedError as error:
         raise PayloadError(f"packed: {error}") from None
     return Batch(
         contents.rows,
         range(len(contents.rows)),
         from_door=True,
-        batch=message.name,
+        batch=name_of(contents.name),
         epochs=epochs_of(contents.epochs),
         labels=list(contents.labels),
         is_packed=True,

@@ -22,6 +22,7 @@ _MODULES = {
     "hearing": "mobile_hearing",
     "adverts": "mobile_hearing_path",
     "footprint": "mobile_footprint",
+    "formats": "footprint_formats",
     "idle": "mobile_idle",
     "matcher": "cloud_matcher",
     "delivery": "cloud_delivery",
@@ -47,7 +48,9 @@ examples:
                                       are `matcher` and `delivery`
   spinney bench adverts               the mobile broker: from bleak's callback to the outbox; `hearing` is that in
                                       parts, `mobile` its matching alone, `idle` the whole process with 50 sensors
-  spinney bench footprint             messages and bytes of four ways to gather readings; draws the README's chart
+  spinney bench footprint             messages and bytes of five ways to gather readings; draws the README's chart
+  spinney bench formats               bytes and microseconds of a reading on the uplink: JSON, CBOR, Arrow, packed,
+                                      with deflate and zstd, with and without a dictionary
   spinney bench source                from the log to Spark; `spark` is matching there, `lake` what a replay reads
   spinney bench dashboard             the page: 2,000 sources, 20 browsers
   spinney bench up                    ./spinney up from a clone in which nothing is installed, and the same again

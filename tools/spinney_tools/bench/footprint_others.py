@@ -78,7 +78,7 @@ class Others:
                 yield json.dumps(row, separators=(",", ":")).encode()
                 continue
             data = write_rows(Contents([row]))
-            yield pack(BATCH, data, name="", earlier=earlier, keep=refers)
+            yield pack(BATCH, data, earlier=earlier, keep=refers)
             earlier = data if refers else None
 
     def _text(self, item: Any) -> bytes:

@@ -10,10 +10,8 @@ class PackedError(ValueError):
 class UnknownDictionary(PackedError):
     """A message that refers to an earlier one that is not kept here: send it again without."""
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self) -> None:
         super().__init__("dictionary: it refers to an earlier message that is not kept; send it without")
-        self.name = name
-        """Of the batch, if it has one."""
 
 
 class Unpackable(ValueError):

@@ -1,11 +1,11 @@
 """Around what is packed: which form it has, which dictionary, how long it is unpacked; then raw deflate (RFC 1951).
 
-    0xF1 | dictionary | unpacked bytes | name of the batch | deflate      a batch: see `rows`
-    0xF2 | dictionary | unpacked bytes | deflate                          a JSON text: an announcement, an activation
+    0xF1 | dictionary | unpacked bytes | deflate      a batch: see `rows`
+    0xF2 | dictionary | unpacked bytes | deflate      a JSON text: an announcement, an activation
 
 Dictionary: 0x01 is the format's own; 0x02 and four bytes is the same, followed by what an earlier message unpacked to,
 which has this CRC-32; plus 0x80 asks the receiver to keep what this message unpacks to. Unpacked bytes: a varint
-(LEB128). The batch's name: its length in a byte, and UTF-8. No JSON, SenML or Arrow begins like this.
+(LEB128). No JSON, SenML or Arrow begins like this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ MAX_UNPACKED: Final = 4 * 1024 * 1024
 exceeds what it said."""
 MAX_KEPT: Final = 8 * 1024
 """Bytes, unpacked, of a message that may be kept as a dictionary: windows of deflate are 32 KiB."""
-MAX_NAME: Final = 200
 _OWN, _EARLIER, _KEEP = 1, 2, 0x80
 _OWN_DICTIONARIES: Final = {BATCH: dictionary.BATCHES, TEXT: dictionary.TEXTS}
 _RAW: Final = -15
@@ -38,7 +37,6 @@ class Unpacked(NamedTuple):
     """What a message says."""
 
     form: int
-    name: str | None
     data: bytes
     keep: bool
     """Whether it is to be kept as a dictionary."""
@@ -49,7 +47,7 @@ def is_packed(payload: bytes) -> bool:
     return len(payload) > 0 and payload[0] in _OWN_DICTIONARIES
 
 
-def pack(form: int, data: bytes, *, name: str | None = None, earlier: bytes | None = None, keep: bool = False) -> bytes:
+def pack(form: int, data: bytes, *, earlier: bytes | None = None, keep: bool = False) -> bytes:
     """The message. `earlier`: what the receiver keeps. Unpackable if it is too large."""
     if len(data) > MAX_UNPACKED or (keep and len(data) > MAX_KEPT):
         raise Unpackable(f"{len(data)} bytes")
@@ -57,10 +55,6 @@ def pack(form: int, data: bytes, *, name: str | None = None, earlier: bytes | No
     if earlier is not None:
         head += digest(earlier).to_bytes(4, "big")
     head += _varint(len(data))
-    if form == BATCH:
-        words = (name or "").encode()
-        head.append(len(words))
-        head += words
     known = _dictionary(form, earlier)
     window = _SMALL_WINDOW if len(data) + len(known) <= _SMALL else _RAW
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, 8, zlib.Z_DEFAULT_STRATEGY, known)
@@ -86,14 +80,11 @@ def _unpack(payload: bytes, earlier: Callable[[int], bytes | None]) -> Unpacked:
     size, at = _read_varint(payload, at)
     if size > MAX_UNPACKED:
         raise PackedError(f"it says that it unpacks to {size} bytes; {MAX_UNPACKED} are the most")
-    name = None
-    if form == BATCH:
-        name, at = _read_name(payload, at)
     kept = None if wanted is None else earlier(wanted)
     if wanted is not None and kept is None:
-        raise UnknownDictionary(name)
+        raise UnknownDictionary
     data = _inflate(payload[at:], size, _dictionary(form, kept))
-    return Unpacked(form, name, data, bool(payload[1] & _KEEP) and size <= MAX_KEPT)
+    return Unpacked(form, data, bool(payload[1] & _KEEP) and size <= MAX_KEPT)
 
 
 def digest(data: bytes) -> int:
@@ -132,13 +123,3 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         if data[at + place] < 0x80:
             return number, at + place + 1
     raise PackedError("a length of more than five bytes")
-
-
-def _read_name(payload: bytes, at: int) -> tuple[str, int]:
-    end = at + 1 + payload[at]
-    if payload[at] > MAX_NAME or end > len(payload):
-        raise PackedError(f"a batch's name has at most {MAX_NAME} bytes")
-    try:
-        return payload[at + 1 : end].decode(), end
-    except UnicodeDecodeError:
-        raise PackedError("the batch's name is not UTF-8") from None

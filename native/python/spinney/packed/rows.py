@@ -1,6 +1,6 @@
 """Publications by columns, with the leases and the labels that go up with them: what is in a packed batch, unpacked.
 
-    [groups, order, epochs, labels]        what is empty at the end is left out
+    [name, groups, order, epochs, labels]        what is empty at the end is left out
 
 A group has the rows with the same attributes, in their order; `order` says which group each row of the batch is in
 (none if there is one group). With `numbered` groups, `id` is `source:boot:number` and neither is among the names:
@@ -26,6 +26,7 @@ MAX_CELLS: Final = 400_000
 """Rows by columns of one batch."""
 MAX_TEXT: Final = 4 * 1024 * 1024
 """Characters of all its texts and names, each counted as often as a row has it."""
+_FORM: Final = "a batch is [name, groups, order, epochs, labels]"
 _OWN: Final = ("id", "source")
 _MAX_NUMBER: Final = 1 << 53
 
@@ -37,6 +38,8 @@ class Contents:
     rows: list[dict[str, Any]]
     epochs: Mapping[str, int] = field(default_factory=dict)
     labels: Sequence[Any] = ()
+    name: str | None = None
+    """By which its sender is told that it is stored."""
 
 
 class _Numbered(NamedTuple):
@@ -56,12 +59,13 @@ def write(contents: Contents) -> bytes:
         groups.setdefault(shape, []).append((numbered, row))
         order.append(places.setdefault(shape, len(places)))
     item: list[Any] = [
+        contents.name,
         [_write_group(shape, rows) for shape, rows in groups.items()],
         columns.write_places(order, len(groups)),
         dict(contents.epochs),
         list(contents.labels),
     ]
-    while len(item) > 1 and not item[-1]:
+    while len(item) > 2 and not item[-1]:
         item.pop()
     return cbor.dumps(item)
 
@@ -104,15 +108,14 @@ def _write_group(shape: tuple[str, ...], rows: Sequence[tuple[_Numbered | None, 
 def read(data: bytes) -> Contents:
     """What gave these bytes; PackedError says why nothing can have."""
     item = cbor.loads(data)
-    if not isinstance(item, list) or not 1 <= len(item) <= 4 or not isinstance(item[0], list):
-        raise PackedError("a batch is [groups, order, epochs, labels]")
-    item += [b"", {}, []][len(item) - 1 :]
-    groups, order, epochs, labels = item
-    if not isinstance(order, bytes) or not isinstance(epochs, dict) or not isinstance(labels, list):
-        raise PackedError("a batch is [groups, order, epochs, labels]")
-    budget = _Budget()
-    read_groups = [_read_group(group, budget) for group in groups]
-    return Contents(_in_order(read_groups, order), epochs, labels)
+    if not isinstance(item, list) or not 2 <= len(item) <= 5:
+        raise PackedError(_FORM)
+    match item + [b"", {}, []][len(item) - 2 :]:
+        case [str() | None as name, list(groups), bytes(order), dict(epochs), list(labels)]:
+            budget = _Budget()
+            read_groups = [_read_group(group, budget) for group in groups]
+            return Contents(_in_order(read_groups, order), epochs, labels, name)
+    raise PackedError(_FORM)
 
 
 class _Budget:
