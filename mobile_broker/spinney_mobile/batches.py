@@ -4,10 +4,7 @@
 
 The same goes packed to a cloud that reads that (see `packing`). While nothing is under way a record goes at once; else
 it waits a little for company. A new link begins with one batch under way, and each `stored` allows more.
-
-A lone batch, which has no other before it that the cloud has not stored, needs no word of the MQTT server: it goes at
-QoS 0, and `stored` acknowledges it. Nothing else goes until that has come, so that no later reading is stored before
-it. Should it not come, all goes again at QoS 1. No I/O, and the clock is handed in.
+A batch that is alone goes at QoS 0 there (see `lone`). No I/O, and the clock is handed in.
 """
 
 from __future__ import annotations
@@ -22,6 +19,7 @@ from spinney.client.outbox import Entry
 from spinney.client.sending import BATCH_BYTES, MAX_ROWS, RESEND_SECONDS, Batch, Message, Sending
 
 from .leases import Leases
+from .lone import Lone
 from .outbox import Outbox, Waiting, decode, is_silent, label_bytes
 from .packing import Packing
 from .samples import Digest
@@ -37,8 +35,6 @@ HOLD_SECONDS: Final = 10.0
 LONGEST_PAUSE_SECONDS: Final = 120.0
 PACKED_BATCH_BYTES: Final = 2 * BATCH_BYTES
 """Of a message's records, as JSON, where it goes packed: a tenth of that."""
-SURE_SECONDS: Final = 60.0
-"""For which nothing goes at QoS 0, after a batch that did so was not answered."""
 LEAST_MAX_PAYLOAD: Final = 1_024
 """A cloud that takes less is not believed."""
 _LABEL = "label:"
@@ -79,8 +75,7 @@ class Batches(Sending):
         self.busy = 0
         """How often it had no room."""
         self.packing = Packing()
-        self.lone = 0
-        """Batches that went at QoS 0."""
+        self.lone = Lone()
         self._box = outbox
         self._leases = leases
         self._told = 0  # how often leases have changed
@@ -92,9 +87,6 @@ class Batches(Sending):
         self._suspect: int | None = None  # the place of what may be why a message was refused: others go first
         self._culprit: int | None = None  # the place of what was refused before others were stored: it goes once more
         self._usual_bytes = batch_bytes
-        self._lone: str | None = None  # the batch under way at QoS 0
-        self._idle_since: float | None = None  # since when nothing is under way or was sent in vain
-        self._sure_until = 0.0  # until when nothing goes at QoS 0
         self._was_agreed = False  # whether batches were packed until the reply that is being read
         self._in_vain = 0  # refusals to come of packed messages that have gone again as JSON
 
@@ -103,45 +95,31 @@ class Batches(Sending):
     def next(self, now: float) -> Message | None:
         """What must go out now."""
         self._batch_bytes = PACKED_BATCH_BYTES if self.packing.agreed else self._usual_bytes
-        may_be_lone = self._may_be_lone(now)
+        may_be_lone = self.packing.agreed and not self._flight and self.lone.may_go(self._unsent_since, now)
         message = super().next(now)
-        if message is None:
-            return None
-        self._idle_since = None
-        if may_be_lone and self._next == self._box.log.end:
-            self._lone = message.batch
-            self._unsent_since, self._unsent_bytes = None, 0
-            self.lone += 1
+        if message is not None:
+            is_lone = may_be_lone and self._next == self._box.log.end
+            self.lone.sent(message.batch, is_lone=is_lone)
+            if is_lone:
+                self._unsent_since, self._unsent_bytes = None, 0
         return message
 
-    def _may_be_lone(self, now: float) -> bool:
-        """Whether what waits came while nothing was under way, and the cloud may be trusted to answer."""
-        since, idle_since = self._unsent_since, self._idle_since
-        if since is None or idle_since is None or since < idle_since:
-            return False
-        return self.packing.agreed and not self._flight and now >= self._sure_until
-
-    def is_lone(self, batch: str) -> bool:
-        """Whether a batch that is under way needs no word of the MQTT server."""
-        return batch == self._lone
-
     def _has_window(self) -> bool:
-        return (self._lone is None or self._lone not in self._flight) and super()._has_window()
+        return self.lone.batch not in self._flight and super()._has_window()
 
     def overdue(self, now: float) -> bool:
         """Whether the cloud should have stored the oldest batch by now."""
-        was_lone = self._lone in self._flight
+        was_lone = self.lone.batch in self._flight
         if not super().overdue(now):
             return False
         if was_lone:
-            self._sure_until = now + SURE_SECONDS
+            self.lone.unanswered(now)
         return True
 
     def again(self, now: float) -> None:
         """Send everything that is not stored, oldest first."""
         super().again(now)
-        self._lone = None
-        self._idle_since = None if self._box.log.count else now
+        self.lone.again(now, is_empty=not self._box.log.count)
         self.packing.again()
 
     def encode(self, batch: str, entries: Sequence[Entry]) -> bytes:
@@ -247,8 +225,8 @@ class Batches(Sending):
         if stored and self._suspect is not None:
             self._culprit, self._suspect = self._suspect, None
             self.again(now)
-        if self._idle_since is None and not self._flight:
-            self._idle_since = now
+        if not self._flight:
+            self.lone.idle(now)
         return stored, refusals
 
     def _busy(self, why: str, now: float) -> None:

@@ -250,7 +250,7 @@ class Uplink:
             return now
         self._batches.look(now)
         if (message := self._batches.next(now)) is not None:
-            is_lone = self._batches.is_lone(message.batch)
+            is_lone = self._batches.lone.batch == message.batch
             mid = connection.publish(self._access.topic("pub"), message.payload, at_most_once=is_lone)
             self._sent[mid] = message.batch
             self.counts.batches += 1

@@ -20,6 +20,7 @@ from spinney_cloud.source_owners import SourceOwners
 from spinney_mobile import batches as module
 from spinney_mobile.batches import Batches
 from spinney_mobile.leases import Leases
+from spinney_mobile.lone import SURE_SECONDS
 from spinney_mobile.outbox import Outbox, OutRecord
 from spinney_mobile.packing import MAX_FORGOTTEN, unpacked
 
@@ -69,7 +70,7 @@ class Pair:
         """All that goes out now."""
         found = []
         while (message := self.batches.next(self.now)) is not None:
-            self.sent.append((*message, self.batches.is_lone(message.batch)))
+            self.sent.append((*message, self.batches.lone.batch == message.batch))
             found.append(message.payload)
         return found
 
@@ -232,7 +233,7 @@ def test_a_lone_reading_that_is_lost_goes_again_at_qos_1_and_so_does_all_for_a_w
     pair.add(3)
     pair.round()
     assert [lone for *_, lone in pair.sent] == [True, False, False]
-    pair.now += module.SURE_SECONDS
+    pair.now += SURE_SECONDS
     pair.add(4)
     pair.round()
     assert pair.sent[-1][2]

@@ -32,7 +32,7 @@ from spinney_cloud.payloads import read_payload
 from spinney_cloud.settings import Limits
 from spinney_cloud.source_owners import SourceOwners
 
-from .footprint_setting import Walk, walk
+from .footprint_setting import Walk, heard_at, walk
 from .machine import describe
 from .table import Table
 
@@ -114,7 +114,7 @@ def _of_motes(walked: Walk, motes: int) -> list[Row]:
             place = walked.samples[mote]
             stays = {"lat": place["lat"], "long": place["long"], "cell": place["cell"]}
             time_s = walked.samples[n]["time"] + mote
-            times = {"time": time_s, "heard": time_s + 0.654321}
+            times = {"time": time_s, "heard": heard_at(time_s)}
             source = f"c0000000{mote:04x}"
             found.append({"id": f"{source}:1:{n + 1}", "source": source, **sample, **stays, **times})
     return found

@@ -42,7 +42,7 @@ from spinney_mobile.taking import Taking
 from spinney_mobile.tally import Tally
 
 from .footprint_mote import CarriedMote, Pushed
-from .footprint_setting import ABILITIES, FETCHED_S, RESOLUTION, Step, Walk
+from .footprint_setting import ABILITIES, RESOLUTION, Step, Walk, heard_at
 from .footprint_traffic import Footprint
 from .matching import WrongAnswer
 
@@ -279,7 +279,7 @@ class Phone:
                 self.source,
                 joined.values,
                 joined.time,
-                now + FETCHED_S,
+                heard_at(now),
                 "motes",
                 joined.boot,
                 joined.sequence,

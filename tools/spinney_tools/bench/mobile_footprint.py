@@ -199,14 +199,14 @@ def _notes(found: Found) -> tuple[str, ...]:
     )
     runs, control = len(found.of(MQTT, found.coverages[0])), [f"{found.control(way):.0f}" for way in WAYS[1:]]
     return (
-        f"*Modelled*, after Figure 9 of the CUPUS paper: {runs} *simulated* volunteers, each for {HOURS:g} h on foot or",
-        f"by bicycle, with a phone and a mote that takes a sample each {INTERVAL_S} s. Spinney's own code decides and",
-        "writes each payload; the network takes no time and loses nothing. Only the delays below are *measured*.",
+        f"*Modelled*, after Figure 9 of the CUPUS paper: {runs} *simulated* volunteers, each for {HOURS:g} h on foot",
+        f"or by bicycle, with a phone and a mote that takes a sample each {INTERVAL_S} s. Spinney's own code decides",
+        "and writes each payload; the network takes no time and loses nothing. Only the delays are *measured*.",
         "Ratios to everything up by MQTT at QoS 1 in JSON: messages of the uplink, both ways, without",
-        "acknowledgements, as the paper counts, and their bytes; *acknowledged*: with PUBACKs and the cloud's answers,",
-        "too. A lone reading of Spinney's goes at QoS 0, and the cloud's `stored` acknowledges it; the others have only",
-        "the MQTT server's PUBACK. *Packed*: the others with our codec. Nobody has batches here, for none waits as long",
-        "as the next reading takes to come. *Spinney, JSON*: with a cloud of before, at QoS 1.",
+        "acknowledgements, as the paper counts, and their bytes; *acknowledged*: with PUBACKs and the cloud's",
+        "answers, too. A lone reading of Spinney's goes at QoS 0, and the cloud's `stored` acknowledges it; the others",
+        "have only the MQTT server's PUBACK. *Packed*: the others with our codec. Nobody has batches here, for none",
+        "waits as long as the next reading takes to come. *Spinney, JSON*: with a cloud of before, at QoS 1.",
         *_delays(found),
         "GATT messages between phone and mote, where the others send every sample: each has a visit there, of",
         f"{found.ble_of_a_sample:.0f} messages; of a mote that stays connected it would be one notification.",
