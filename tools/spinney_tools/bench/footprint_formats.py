@@ -12,6 +12,7 @@ inside, and its schema alone is larger than the others' messages.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import json
@@ -189,13 +190,13 @@ def _head(known: bytes) -> bytes:
 
 
 def _zstd(data: bytes, known: bytes) -> bytes:
-    import zstandard
-
+    zstandard: Any = importlib.import_module("zstandard")
     dictionary = zstandard.ZstdCompressionDict(known, zstandard.DICT_TYPE_RAWCONTENT) if known else None
     parameters = zstandard.ZstdCompressionParameters.from_level(
         19, write_checksum=False, write_content_size=False, format=zstandard.FORMAT_ZSTD1_MAGICLESS
     )
-    return _head(known) + zstandard.ZstdCompressor(compression_params=parameters, dict_data=dictionary).compress(data)
+    packer = zstandard.ZstdCompressor(compression_params=parameters, dict_data=dictionary)
+    return _head(known) + bytes(packer.compress(data))
 
 
 def _contents(rows: Rows) -> Contents:
