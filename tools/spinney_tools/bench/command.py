@@ -106,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
     parser.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
     parser.add_argument("--seed", type=int, default=1, help="mote: what is drawn (default: %(default)s)")
+    parser.add_argument("--runs", type=int, help="footprint: how many walks (default: 100)")
     parser.add_argument(
         "--data",
         type=Path,
@@ -135,7 +136,8 @@ def _run(bench: str, options: argparse.Namespace) -> tuple[Table, dict[str, Any]
         return mote_filtering.table(filtered), {"mote": filtered.as_json()}, filtered.missed()
     if bench in _MODULES:
         module = importlib.import_module(f".{_MODULES[bench]}", __package__)
-        measured = module.measure(_progress)
+        few = {"runs": options.runs} if bench == "footprint" and options.runs else {}
+        measured = module.measure(_progress, **few)
         if options.update_readme and hasattr(module, "picture"):
             path, text = module.picture(measured)
             (_README.parent / path).write_text(text, encoding="utf-8")

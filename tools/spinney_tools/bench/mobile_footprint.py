@@ -59,7 +59,7 @@ from .machine import describe
 from .matching import WrongAnswer
 from .table import Table
 
-RUNS: Final = 25
+RUNS: Final = 100
 COVERAGES: Final = (0.3, 0.45, 0.6, 0.75, 0.85, 0.9)
 CHART: Final = Path("mobile_broker") / "footprint.svg"
 """In the clone."""
