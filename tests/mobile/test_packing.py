@@ -206,6 +206,7 @@ def test_clouds_that_never_keep_anything_are_asked_a_few_times(pair: Pair) -> No
 
 
 def test_a_lone_reading_goes_at_qos_0_and_nothing_else_until_it_is_stored(pair: Pair) -> None:
+    pair.batches.window = 16
     pair.add(1)
     (lone,) = pair.go()
     pair.add(2)
@@ -230,6 +231,7 @@ def test_a_lone_reading_that_is_lost_goes_again_at_qos_1_and_so_does_all_for_a_w
     pair.add(2)
     pair.round()
     pair.now += 1.0
+    assert pair.go() == [], "as the loop does after an answer"
     pair.add(3)
     pair.round()
     assert [lone for *_, lone in pair.sent] == [True, False, False]
