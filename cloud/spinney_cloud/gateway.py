@@ -1,8 +1,8 @@
 """The gateway: from MQTT into the log, and the only way out to clients' `reply` and `act`.
 
 It is a QoS 1 subscriber with persistent sessions. A publication is validated, stored in the log, and then told as
-`stored` and acknowledged; requests (`sub`, `ann`) go unread to the coordinator's stream. Back pressure is what is not
-acknowledged: the MQTT server holds the rest. The keeper lives here, too.
+`stored` and acknowledged; requests (`sub`, `ann`) go to the coordinator's stream, as JSON and not judged. Back pressure
+is what is not acknowledged: the MQTT server holds the rest. The keeper lives here, too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .mqtt_intake import FILTERS, MqttIntake
 from .names import ACTIVATIONS, DEAD, LOG, NOTES, REQUESTS
 from .nats_log import NatsLog
 from .numbering import Numbers, next_boot
+from .packers import Packers
 from .payloads import arrow_payload
 from .replies import Replies
 from .request_pump import RequestPump
@@ -66,8 +67,9 @@ class Gateway:
         self.writer = log.writer(LOG)
         self.requests = RequestPump(log.writer(REQUESTS))
         self.dead = DeadLetters(log.writer(DEAD))
-        self.replies = Replies(self.mqtt_out, _max_payload(settings))
-        self.way_out = WayOut(log.connection, self.mqtt_out)
+        self.packers = Packers()
+        self.replies = Replies(self.mqtt_out, _max_payload(settings), self.packers)
+        self.way_out = WayOut(log.connection, self.mqtt_out, self.packers)
         self.keeper = Keeper(log, settings.log, settings.data)
         self.disk = Disk(settings.data, _floor(settings))
         self.owners = SourceOwners()
@@ -86,7 +88,9 @@ class Gateway:
         one_each = service.endpoints.mqtt_kind == "nats"
         groups = [(name,) for name in FILTERS] if one_each else [FILTERS]
         self.mqtt = Sessions(self._session, groups, lambda message: self.arriving.on_message(message))
-        self.arriving: MqttIntake = MqttIntake(self.mqtt, self.door, self.requests, self.replies, self.tenant_of)
+        self.arriving: MqttIntake = MqttIntake(
+            self.mqtt, self.door, self.requests, self.replies, self.packers, self.tenant_of
+        )
         self._users_file = UsersFile(settings.data)
         self._users = Users()
         self._users_trouble: str | None = None
@@ -236,6 +240,9 @@ class Gateway:
         watch("replies", "Replies that were sent", lambda: self.replies.sent)
         watch("replies_dropped", "Replies for which there was no room", lambda: self.replies.dropped)
         watch("out", "Messages of other processes that went out", lambda: self.way_out.sent)
+        watch("packed_out", "Messages that went out packed", lambda: self.packers.packed)
+        watch("kept_bytes", "Memory of what brokers refer to", lambda: self.intake.kept.bytes)
+        watch("kept_dropped", "Brokers of which it was dropped for want of room", lambda: self.intake.kept.dropped)
         watch("dead_letters", "Dead letters that were stored", lambda: self.dead.stored)
         watch("dead_letters_dropped", "Dead letters for which there was no room", lambda: self.dead.dropped)
         watch("disk_free_bytes", "Free space where the log is", lambda: self.disk.free)

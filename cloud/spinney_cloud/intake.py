@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,7 +18,7 @@ from spinney.identity import LARGEST_NUMBER
 from spinney.publication import read
 
 from .numbering import Numbers
-from .payloads import Batch, PayloadError, Refusal, read_payload
+from .payloads import Batch, Kept, NotKept, PayloadError, Refusal, read_payload
 from .rate_limit import RateLimit
 from .records import RowLabel, Run
 from .settings import Limits
@@ -49,9 +50,13 @@ class Taken:
     batch: str | int | None = None
     busy: str | None = None
     """Why nothing is taken now although nothing is wrong with it: it should be sent again."""
+    is_packed: bool = False
+    """Whether the sender speaks the packed format, and goes by its batch's name alone."""
 
     def stored(self) -> dict[str, tuple[int, int]]:
-        """Of each source the newest number: what the sender is told once it is in the log."""
+        """Of each source the newest number: what a sender that does not go by batches is told once it is in the log."""
+        if self.is_packed:
+            return {}
         newest: dict[str, tuple[int, int]] = {}
         for run in self.runs:
             last = (run.boot, run.first + run.length - 1)
@@ -68,6 +73,7 @@ class Intake:
         self._numbers = numbers
         self._owners = owners
         self._rates = RateLimit(limits.rate)
+        self.kept = Kept()
 
     def set_limits(self, limits: Limits) -> None:
         """Other limits hold from now on."""
@@ -81,13 +87,17 @@ class Intake:
             reason = f"a payload of {len(payload)} bytes; the limit is {self.limits.payload}"
             return Taken(refusals=[Refusal(None, None, reason, "size")])
         try:
-            batch = read_payload(payload, received)
+            batch = read_payload(payload, received, partial(self.kept.find, sender))
         except PayloadError as error:
             return Taken(refusals=[Refusal(None, None, str(error), "payload")])
+        except NotKept as error:
+            return Taken(busy=str(error))
+        if batch.kept is not None:
+            self.kept.keep(sender, batch.kept)
         return self._take(sender, batch, received)
 
     def _take(self, sender: Sender, batch: Batch, received: float) -> Taken:
-        taken = Taken(refusals=batch.refusals, batch=batch.batch)
+        taken = Taken(refusals=batch.refusals, batch=batch.batch, is_packed=batch.is_packed)
         wanted = len(batch.rows)
         if wanted > self._rates.capacity:
             reason = f"rate: {wanted} readings at once; {int(self._rates.capacity)} may come in ten seconds"

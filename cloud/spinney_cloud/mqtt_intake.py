@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from spinney import PublicationError
+from spinney.packed import PackedError, is_packed
 
 from . import arrivals
 from .arrivals import Arrival, Arrivals
@@ -20,6 +21,7 @@ from .log_errors import LogError
 from .mqtt import Publish
 from .mqtt.sessions import Sessions
 from .names import Topic, parse_topic
+from .packers import Packers, unpack_text
 from .payloads import Kind, Refusal
 from .replies import Replies
 from .request_pump import RequestPump
@@ -46,6 +48,7 @@ class MqttIntake:
         door: FrontDoor,
         requests: RequestPump,
         replies: Replies,
+        packers: Packers,
         tenant_of: Callable[[str], str | None],
     ) -> None:
         self.arrivals = Arrivals(mqtt.ack)
@@ -55,6 +58,7 @@ class MqttIntake:
         self._door = door
         self._requests = requests
         self._replies = replies
+        self._packers = packers
         self._tenant_of = tenant_of
         self._metrics = door.metrics
         self._paused = False
@@ -158,6 +162,13 @@ class MqttIntake:
             self._refuse(arrival, sender, topic, f"a payload of {len(payload)} bytes; the limit is {limit}", "size")
             return
 
+        if topic.leaf == "ann":
+            try:
+                payload = self._announcement(topic.client, payload)
+            except PackedError as error:
+                self._refuse(arrival, sender, topic, f"packed: {error}", "payload")
+                return
+
         def stored(error: LogError | None) -> None:
             if error is None:
                 self._done(arrival)
@@ -165,6 +176,17 @@ class MqttIntake:
                 self._refuse(arrival, sender, topic, f"the log does not take it: {error}", "size")
 
         self._requests.put(topic.client, _request(topic, sender.tenant, payload), stored)
+
+    def _announcement(self, client: str, payload: bytes) -> bytes:
+        """As JSON. Who packs announcements reads packed activations; who begins a session is to know our limits."""
+        packed = is_packed(payload)
+        if packed:
+            payload = unpack_text(payload)
+        item = _object(payload)
+        if isinstance(session := item.get("session"), str) and "sources" in item:
+            self._packers.heard(client, packed=packed)
+            self._replies.greet(client, session)
+        return payload
 
 
 def _request_refused(topic: Topic, payload: bytes, reason: str) -> dict[str, Any]:
@@ -175,11 +197,16 @@ def _request_refused(topic: Topic, payload: bytes, reason: str) -> dict[str, Any
 
 
 def _id_in(payload: bytes) -> Any:
+    return _object(payload).get("id")
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    """Empty if it is none."""
     try:
         item = orjson.loads(payload)
     except orjson.JSONDecodeError:
-        return None
-    return item.get("id") if isinstance(item, dict) else None
+        return {}
+    return item if isinstance(item, dict) else {}
 
 
 def _request(topic: Topic, tenant: str, payload: bytes) -> bytes:

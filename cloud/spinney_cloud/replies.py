@@ -16,8 +16,11 @@ from typing import Any
 
 import orjson
 
+from spinney.packed import FORMAT
+
 from .mqtt import MqttClient, MqttError
 from .names import topic
+from .packers import Packers
 from .payloads import Refusal
 
 INTERVAL_SECONDS = 0.01
@@ -32,6 +35,10 @@ MAX_NAMED = 1_000
 """Sources and batches that one message says are stored, each."""
 MAX_GREETED = 100_000
 """Clients of which it is known that they have heard our limits."""
+_PACKED = {"stored", "batch"}
+"""What names packed batches goes packed."""
+FORMATS = (FORMAT,)
+"""Beside JSON, which they all may use: a client sends in others only while we say that we read them."""
 
 
 @dataclass(slots=True)
@@ -47,15 +54,17 @@ class _Client:
 class Replies:
     """Speaks through one MQTT client. `run` does the work."""
 
-    def __init__(self, mqtt: MqttClient, max_payload: int) -> None:
+    def __init__(self, mqtt: MqttClient, max_payload: int, packers: Packers) -> None:
         self.max_payload = max_payload
         """What a client's payload may have: the first reply says it."""
         self.sent = 0
         self.dropped = 0
         self._mqtt = mqtt
+        self._packers = packers
         self._clients: dict[str, _Client] = {}
         self._due: OrderedDict[str, None] = OrderedDict()
-        self._greeted: OrderedDict[str, None] = OrderedDict()
+        self._greeted: OrderedDict[str, str | None] = OrderedDict()
+        """With the session of a mobile broker in which it was greeted."""
         self._wake = asyncio.Event()
         self._silence = asyncio.Event()
         self._silence.set()
@@ -78,7 +87,7 @@ class Replies:
         """These will never be stored. It is said before what is stored of the same payload."""
         more: dict[str, Any] = {} if batch is None else {"batch": batch}
         if any(each.kind == "size" for each in refusals):
-            more["max_payload"] = self.max_payload  # which may be another than it was when it was told
+            more |= self._limits()  # which may be others than they were when they were told
         for first in range(0, len(refusals), MAX_REFUSALS):
             items = [_item(each) for each in refusals[first : first + MAX_REFUSALS]]
             self.tell(client, {"refused": items} | more)
@@ -90,6 +99,13 @@ class Replies:
             self.dropped += 1
             return
         told.messages.append(message)
+
+    def greet(self, client: str, session: str) -> None:
+        """A mobile broker has announced itself: in a new session it hears our limits anew."""
+        if self._greeted.get(client) != session:
+            self._greeted.pop(client, None)
+            self._greet(client, session)
+            self.tell(client, self._limits())
 
     def _client(self, client: str) -> _Client:
         """Who is to hear something."""
@@ -123,7 +139,10 @@ class Replies:
             await self._send(client, self._clients[client])
 
     async def _send(self, client: str, told: _Client) -> None:
-        data = orjson.dumps(self._greeting(client) | _next(told))
+        message = self._greeting(client) | _next(told)
+        data = orjson.dumps(message)
+        if message.keys() == _PACKED and not message["stored"]:
+            data = self._packers.pack(client, data)
         told.under_way = True
         try:
             future = await self._mqtt.publish(topic(client, "reply"), data)
@@ -136,10 +155,16 @@ class Replies:
     def _greeting(self, client: str) -> dict[str, Any]:
         if client in self._greeted:
             return {}
-        self._greeted[client] = None
+        self._greet(client, None)
+        return self._limits()
+
+    def _greet(self, client: str, session: str | None) -> None:
+        self._greeted[client] = session
         if len(self._greeted) > MAX_GREETED:
             self._greeted.popitem(last=False)
-        return {"max_payload": self.max_payload}
+
+    def _limits(self) -> dict[str, Any]:
+        return {"max_payload": self.max_payload, "formats": FORMATS}
 
     def _sent(self, client: str, future: asyncio.Future[None]) -> None:
         if future.cancelled():

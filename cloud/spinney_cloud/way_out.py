@@ -13,12 +13,15 @@ from typing import Final
 from .mqtt import MqttClient, MqttError
 from .names import OUT, is_name, topic
 from .nats_connection import Connection, subject_bytes
+from .packers import Packers
 
 LEAVES = frozenset({"reply", "act"})
 MAX_WAITING: Final = 2_000
 """Two processes' messages under way."""
 SIZES: Final = b"Spinney-Sizes: "
 PUT_OFF: Final = b"Spinney-Put-Off: 1\r\n"
+_OF_ANNOUNCEMENT: Final = b'{"request":"ann",'
+"""How the answer to an announcement begins."""
 _REFUSED: Final = b"Spinney-Error: 1\r\n"
 
 
@@ -52,13 +55,14 @@ class _Request:
 class WayOut:
     """Answers requests of one connection by one MQTT client."""
 
-    def __init__(self, connection: Connection, mqtt: MqttClient) -> None:
+    def __init__(self, connection: Connection, mqtt: MqttClient, packers: Packers) -> None:
         self.sent = 0
         self.refused = 0
         self.put_off = 0
         """For want of room to wait."""
         self._connection = connection
         self._mqtt = mqtt
+        self._packers = packers
         self._waiting: asyncio.Queue[_Request] = asyncio.Queue(MAX_WAITING)
 
     async def start(self) -> None:
@@ -71,12 +75,18 @@ class WayOut:
             self._refuse(reply, f"no way out to {client[:64]}/{leaf[:64]}")
             return
         try:
-            self._waiting.put_nowait(_Request(topic(client, leaf), apart(data, headers), reply))
+            messages = apart(data, headers)
+            messages = [self._packed(client, leaf, message) for message in messages]
+            self._waiting.put_nowait(_Request(topic(client, leaf), messages, reply))
         except ValueError as error:
             self._refuse(reply, str(error))
         except asyncio.QueueFull:
             self.put_off += 1
             self._answer(reply, b"many messages wait already", PUT_OFF)
+
+    def _packed(self, client: str, leaf: str, message: bytes) -> bytes:
+        is_for_broker = leaf == "act" or message.startswith(_OF_ANNOUNCEMENT)
+        return self._packers.pack(client, message) if is_for_broker else message
 
     async def run(self) -> None:
         """Send, until cancelled."""

@@ -2,8 +2,9 @@
 
     {"batch": id, "publications": [...], "epochs": {source: epoch}, "labels": [[row or null, filter, label], ...]}
 
-While nothing is under way a record goes at once; else it waits a little for company. A new link begins with one batch
-under way, and each `stored` allows more. No I/O, and the clock is handed in.
+The same goes packed to a cloud that reads that (see `packing`). While nothing is under way a record goes at once; else
+it waits a little for company. A new link begins with one batch under way, and each `stored` allows more.
+A batch that is alone goes at QoS 0 there (see `lone`). No I/O, and the clock is handed in.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from spinney import Label, Mark
 from spinney.client.outbox import Entry
-from spinney.client.sending import BATCH_BYTES, MAX_ROWS, RESEND_SECONDS, Batch, Sending
+from spinney.client.sending import BATCH_BYTES, MAX_ROWS, RESEND_SECONDS, Batch, Message, Sending
 
 from .leases import Leases
+from .lone import Lone
 from .outbox import Outbox, Waiting, decode, is_silent, label_bytes
+from .packing import Packing
 from .samples import Digest
 
 WINDOW: Final = 16
@@ -30,11 +33,15 @@ BUSY_SECONDS: Final = 5.0
 HOLD_SECONDS: Final = 10.0
 """For how long a source's records wait for word of its lease, when the cloud refuses them for it."""
 LONGEST_PAUSE_SECONDS: Final = 120.0
+PACKED_BATCH_BYTES: Final = 2 * BATCH_BYTES
+"""Of a message's records, as JSON, where it goes packed: a tenth of that."""
 LEAST_MAX_PAYLOAD: Final = 1_024
 """A cloud that takes less is not believed."""
 _LABEL = "label:"
 _LEASE = "lease:"
 """How the reasons of refusals begin."""
+_DICTIONARY = "dictionary:"
+"""How it begins why a cloud cannot unpack a message that refers to an earlier one."""
 
 
 class Refused(NamedTuple):
@@ -67,6 +74,8 @@ class Batches(Sending):
         """Why the cloud takes nothing at the moment."""
         self.busy = 0
         """How often it had no room."""
+        self.packing = Packing()
+        self.lone = Lone()
         self._box = outbox
         self._leases = leases
         self._told = 0  # how often leases have changed
@@ -77,8 +86,41 @@ class Batches(Sending):
         self._pause_seconds = BUSY_SECONDS
         self._suspect: int | None = None  # the place of what may be why a message was refused: others go first
         self._culprit: int | None = None  # the place of what was refused before others were stored: it goes once more
+        self._usual_bytes = batch_bytes
+        self._was_agreed = False  # whether batches were packed until the reply that is being read
+        self._in_vain = 0  # refusals to come of packed messages that have gone again as JSON
 
     # ---- out
+
+    def next(self, now: float) -> Message | None:
+        """What must go out now."""
+        self._batch_bytes = PACKED_BATCH_BYTES if self.packing.agreed else self._usual_bytes
+        may_be_lone = self.packing.agreed and not self._flight and self.lone.may_go(self._unsent_since, now)
+        message = super().next(now)
+        if message is not None:
+            is_lone = may_be_lone and self._next == self._box.log.end
+            self.lone.sent(message.batch, is_lone=is_lone)
+            if is_lone:
+                self._unsent_since, self._unsent_bytes = None, 0
+        return message
+
+    def _has_window(self) -> bool:
+        return self.lone.batch not in self._flight and super()._has_window()
+
+    def overdue(self, now: float) -> bool:
+        """Whether the cloud should have stored the oldest batch by now."""
+        was_lone = self.lone.batch in self._flight
+        if not super().overdue(now):
+            return False
+        if was_lone:
+            self.lone.unanswered(now)
+        return True
+
+    def again(self, now: float) -> None:
+        """Send everything that is not stored, oldest first."""
+        super().again(now)
+        self.lone.again(now, is_empty=not self._box.log.count)
+        self.packing.again()
 
     def encode(self, batch: str, entries: Sequence[Entry]) -> bytes:
         """The message of a batch, under the leases of now."""
@@ -96,8 +138,11 @@ class Batches(Sending):
                 owned = self._owned(label)
                 labels.append((row, digest, owned.to_json()))
                 epochs.setdefault(owned.mark.source, self._epoch(owned.mark.source, waiting))
+        held = {source: epoch for source, epoch in epochs.items() if epoch}
+        if (packed := self.packing.batch(batch, rows, held, labels)) is not None:
+            return packed
         parts = [b'{"batch":"%b","publications":[%b]' % (batch.encode(), b",".join(rows))]
-        if held := {source: epoch for source, epoch in epochs.items() if epoch}:
+        if held:
             parts.append(b',"epochs":%b' % _json(held))
         if labels:
             parts.append(b',"labels":%b' % _json(labels))
@@ -156,6 +201,8 @@ class Batches(Sending):
         """A new link: one batch first."""
         self.window = 1
         self._pause_until = 0.0
+        self.packing.opened()
+        self._in_vain = 0
         self.again(now)
 
     def _pause(self, now: float, why: str) -> None:
@@ -169,15 +216,26 @@ class Batches(Sending):
 
     def told(self, reply: Mapping[str, Any], now: float) -> tuple[list[Entry], list[Refused]]:
         """What a reply says: what is stored, and what never will be."""
+        self._was_agreed = self.packing.agreed
+        self.packing.told(reply)
         if isinstance(busy := reply.get("busy"), str):
-            self.busy += 1
-            self._pause(now, f"the cloud is busy: {busy}")
+            self._busy(busy, now)
         refusals = [*self._limit(reply.get("max_payload")), *self._refusals(reply, now)]
         stored = self._stored(reply)
         if stored and self._suspect is not None:
             self._culprit, self._suspect = self._suspect, None
             self.again(now)
+        if not self._flight:
+            self.lone.idle(now)
         return stored, refusals
+
+    def _busy(self, why: str, now: float) -> None:
+        if why.startswith(_DICTIONARY):
+            self.packing.forgot()
+            self.again(now)
+            return
+        self.busy += 1
+        self._pause(now, f"the cloud is busy: {why}")
 
     def _limit(self, max_payload: Any) -> list[Refused]:
         """The cloud has said how large a message may be; what would fit into none."""
@@ -204,6 +262,7 @@ class Batches(Sending):
                 entries += [entry for entry in found.entries if entry.place not in spared]
                 self.window = min(self.window * 2, WINDOW)
                 self.max_rows = min(self.max_rows + max(1, self.max_rows // 8), MAX_ROWS)
+        self.packing.stored(names)
         left = self._leave(entries)
         if left:
             self._resend = self._resend_first
@@ -278,12 +337,23 @@ class Batches(Sending):
 
     # ---- when a whole message is refused
 
+    def _fall_back(self, now: float) -> None:
+        """To JSON, for the rest of this link: what is packed and under way may be refused, too."""
+        self._was_agreed = False
+        self._in_vain = max(0, len(self._flight) - 1)
+        self.packing.refused()
+        self.again(now)
+
     def _only_one(self) -> Batch | None:
         return next(iter(self._flight.values())) if len(self._flight) == 1 else None
 
     def _whole(self, batch: Batch | None, reason: str, now: float, *, is_named: bool) -> list[Refused]:
-        """Refused as a whole: smaller ones are tried, down to the record that is why."""
-        if batch is None:
+        """Refused as a whole: JSON is tried, then smaller ones, down to the record that is why."""
+        if self._was_agreed:
+            self._fall_back(now)
+        elif self._in_vain and not is_named:
+            self._in_vain -= 1
+        elif batch is None:
             self._pause(now, reason)
         elif batch not in self._flight.values() or len(batch.entries) > self.max_rows:
             return []  # it is under way again already

@@ -99,6 +99,11 @@ class Presence:
         dues = (self._new_due, self._again_due, self._health.due)
         return min((due for due in dues if due is not None), default=None)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the cloud has answered all that it was told."""
+        return not self._unanswered
+
     def next(self, now: float) -> bytes | None:
         """The announcement, or what has changed of its sources' health, if it must go out now."""
         if self._body is None:

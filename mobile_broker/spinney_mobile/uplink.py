@@ -18,6 +18,7 @@ from typing import Any, Final
 from spinney.client.address import Access, Server
 from spinney.client.link import Arrived, Will
 from spinney.client.outbox import Entry
+from spinney.packed import PackedError
 
 from .activations import Activations
 from .batches import Batches, Refused
@@ -27,6 +28,7 @@ from .dead_letters import DeadLetters
 from .health_report import HealthReport
 from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
+from .packing import Packing, unpacked
 from .presence import Presence
 from .settings import Settings
 from .status import UplinkStatus
@@ -89,7 +91,7 @@ class Uplink:
             lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along, self.health
         )
         self._withdrawals = Withdrawals(outbox.state(), outbox.keep)
-        self._batches = Batches(outbox, leases, secrets.token_hex(6))
+        self._batches = Batches(outbox, leases, secrets.token_urlsafe(6))
         self._sent: dict[int, str] = {}  # batches by the number of the server's acknowledgement
         self._connection: LoopConnection | None = None
         self._error: str | None = "not yet connected"
@@ -180,6 +182,15 @@ class Uplink:
         self._wake()
 
     @property
+    def packing(self) -> Packing:
+        """In which form messages go up."""
+        return self._batches.packing
+
+    @packing.setter
+    def packing(self, packing: Packing) -> None:
+        self._batches.packing = packing
+
+    @property
     def connected(self) -> bool:
         """Whether the link is up at this moment."""
         return self._connection is not None and self._connection.up
@@ -235,21 +246,29 @@ class Uplink:
             return None
         if self._batches.overdue(now):
             self._unanswered()
-        if (announcement := self._presence.next(now)) is not None:
-            connection.publish(self._access.topic("ann"), announcement)
-        if (tally := self.tally.next(self._presence.session, now)) is not None:
-            connection.publish(self._access.topic("ann"), tally)
+        self._announce(connection, now)
         if (withdrawal := self._withdrawals.next(now)) is not None:
             connection.publish(self._access.topic("unpub"), withdrawal)
             return now
         self._batches.look(now)
         if (message := self._batches.next(now)) is not None:
-            self._sent[connection.publish(self._access.topic("pub"), message.payload)] = message.batch
+            is_lone = self._batches.lone.batch == message.batch
+            mid = connection.publish(self._access.topic("pub"), message.payload, at_most_once=is_lone)
+            self._sent[mid] = message.batch
             self.counts.batches += 1
             self.counts.bytes_sent += len(message.payload)
             return now  # events first: between two batches others have their turn
         dues = (self._batches.due(now), self._presence.due, self.tally.due, self._withdrawals.due)
         return min((due for due in dues if due is not None), default=None)
+
+    def _announce(self, connection: LoopConnection, now: float) -> None:
+        """What is due of who we are. The cloud's answer acknowledges an announcement: at first it goes at QoS 0."""
+        packing, is_answered = self._batches.packing, self._presence.is_answered
+        if (announcement := self._presence.next(now)) is not None:
+            at_most_once = packing.agreed and is_answered
+            connection.publish(self._access.topic("ann"), packing.text(announcement), at_most_once=at_most_once)
+        if (tally := self.tally.next(self._presence.session, now)) is not None:
+            connection.publish(self._access.topic("ann"), packing.text(tally))
 
     def _unanswered(self) -> None:
         self.counts.resent += 1
@@ -268,7 +287,7 @@ class Uplink:
             return
         message.ack()
         try:
-            reply = json.loads(message.payload)
+            reply = json.loads(unpacked(message.payload))
         except ValueError:
             reply = None
         if not isinstance(reply, dict):
@@ -290,7 +309,7 @@ class Uplink:
 
     async def _activated(self, message: Arrived) -> None:
         before = self._leases.known
-        await self._activations.take(message.payload)
+        await self._activations.take(_unpacked(message.payload))
         message.ack()  # it is kept
         now = time.monotonic()
         after = self._leases.known
@@ -337,6 +356,15 @@ class Uplink:
             self._dead.put({"publication": json.loads(waiting.publication)}, refused.reason)
             if waiting.labels and not refused.reason.startswith("lease:"):
                 self._outbox.append([OutRecord(None, waiting.epoch, waiting.labels)])
+
+
+def _unpacked(payload: bytes) -> bytes:
+    """An activation as JSON. What cannot be unpacked is none: the next one shows the gap."""
+    try:
+        return unpacked(payload)
+    except PackedError as error:
+        _log.error("an activation cannot be unpacked: %s", error)
+        return b""
 
 
 def access_of(settings: Settings) -> Access | None:

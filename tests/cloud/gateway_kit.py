@@ -20,6 +20,7 @@ from spinney_cloud.nats_log import NatsLog, read_range
 from spinney_cloud.records import Publications, Record
 from spinney_cloud.service import READY, Endpoints, Service, write_run
 from spinney_cloud.settings import Settings
+from spinney_mobile.packing import unpacked
 
 WAIT_SECONDS = 60.0
 
@@ -54,7 +55,7 @@ class Client:
         if message.topic.endswith("/act"):
             self.acts.append(message.payload)
         else:
-            self.told.append(orjson.loads(message.payload))
+            self.told.append(orjson.loads(unpacked(message.payload)))
 
     async def publish(self, payload: Any, leaf: str = "pub", sid: str | None = None, **how: Any) -> None:
         """Publish, and wait for the PUBACK."""

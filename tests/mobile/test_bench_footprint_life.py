@@ -21,6 +21,7 @@ from spinney_mobile.active import ActiveFilter
 from spinney_mobile.broker import Broker
 from spinney_mobile.cells import H3
 from spinney_mobile.outbox import Outbox
+from spinney_mobile.packing import unpacked
 from spinney_mobile.place import Fix
 from spinney_mobile.settings import AcquireBle, AcquireMotes, Place, Settings
 from spinney_mobile.settings import Cloud as CloudSettings
@@ -82,7 +83,7 @@ class Overheard:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.footprint = Footprint()
         self._monkeypatch = monkeypatch
-        self._beside(Dialogue, "publish", lambda _, topic, payload: self._published(topic, payload))
+        self._beside(Dialogue, "publish", self._published)
         self._beside(Uplink, "arrived", self._arrived)
         ble = self.footprint.ble
         self._around(lambda _client, _where, data, **_: ble.add(len(data)), "write_gatt_char")
@@ -99,10 +100,13 @@ class Overheard:
 
         self._monkeypatch.setattr(kind, name, called)
 
-    def _published(self, topic: str, payload: bytes) -> None:
+    def _published(self, _: object, topic: str, payload: bytes, *, at_most_once: bool = False) -> None:
         """Tallies are by real time, which here goes by slowly."""
-        if topic.startswith("spinney/edge/") and json.loads(payload).keys() != {"session", "counts"}:
-            self.footprint.publish(topic, payload)
+        if topic.startswith("spinney/edge/") and not self._is_tally(topic, payload):
+            self.footprint.publish(topic, payload, at_most_once=at_most_once)
+
+    def _is_tally(self, topic: str, payload: bytes) -> bool:
+        return topic.endswith("/ann") and json.loads(unpacked(payload)).keys() == {"session", "counts"}
 
     def _arrived(self, _uplink: Uplink, message: Any) -> None:
         if message.topic.endswith("/act"):

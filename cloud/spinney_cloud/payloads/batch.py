@@ -41,3 +41,7 @@ class Batch:
     """The lease under which the sender owns a source."""
     labels: list[Any] = field(default_factory=list)
     """[row or null, digest of a filter, label]."""
+    is_packed: bool = False
+    """Whether its sender speaks the packed format."""
+    kept: bytes | None = None
+    """What the sender asks to keep, so that later payloads may refer to it."""

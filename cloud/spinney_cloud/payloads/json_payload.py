@@ -124,13 +124,14 @@ def _envelope(frame: dict[str, Any], batch: Batch) -> Batch:
     unknown = [name for name in frame if name not in _ENVELOPE]
     if unknown:
         raise PayloadError(f"an envelope has batch, publications, epochs and labels, not {unknown[0]!r:.60}")
-    batch.batch = _name(frame.get("batch"))
-    batch.epochs = _epochs(frame.get("epochs"))
+    batch.batch = name_of(frame.get("batch"))
+    batch.epochs = epochs_of(frame.get("epochs"))
     batch.labels = _labels(frame.get("labels"))
     return batch
 
 
-def _name(name: Any) -> str | int | None:
+def name_of(name: Any) -> str | int | None:
+    """The name of a batch."""
     if name is None or type(name) is int or (isinstance(name, str) and len(name) <= _MAX_NAME):
         return name
     raise PayloadError(f"batch: expected a text of at most {_MAX_NAME} characters, or an integer")
@@ -142,7 +143,8 @@ def _labels(labels: Any) -> list[Any]:
     raise PayloadError("labels: expected a list of [row, filter, label]")
 
 
-def _epochs(epochs: Any) -> dict[str, int]:
+def epochs_of(epochs: Any) -> dict[str, int]:
+    """The epochs of an envelope."""
     if epochs is None:
         return {}
     if isinstance(epochs, dict) and all(type(epoch) is int and epoch >= 0 for epoch in epochs.values()):

@@ -23,6 +23,7 @@ _MODULES = {
     "hearing": "mobile_hearing",
     "adverts": "mobile_hearing_path",
     "footprint": "mobile_footprint",
+    "formats": "footprint_formats",
     "idle": "mobile_idle",
     "matcher": "cloud_matcher",
     "delivery": "cloud_delivery",
@@ -51,7 +52,9 @@ examples:
                                       are `matcher` and `delivery`
   spinney bench adverts               the mobile broker: from bleak's callback to the outbox; `hearing` is that in
                                       parts, `mobile` its matching alone, `idle` the whole process with 50 sensors
-  spinney bench footprint             messages and bytes of four ways to gather readings; draws the README's chart
+  spinney bench footprint             messages and bytes of five ways to gather readings; draws the README's chart
+  spinney bench formats               bytes and microseconds of a reading on the uplink: JSON, CBOR, Arrow, packed,
+                                      with deflate and zstd, with and without a dictionary
   spinney bench source                from the log to Spark; `spark` is matching there, `lake` what a replay reads
   spinney bench dashboard             the page: 2,000 sources, 20 browsers
   spinney bench up                    ./spinney up from a clone in which nothing is installed, and the same again
@@ -107,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
     parser.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
     parser.add_argument("--seed", type=int, default=1, help="mote: what is drawn (default: %(default)s)")
+    parser.add_argument("--runs", type=int, help="footprint: how many walks (default: 100)")
     parser.add_argument(
         "--data",
         type=Path,
@@ -138,7 +142,8 @@ def _run(bench: str, options: argparse.Namespace) -> tuple[Table, dict[str, Any]
         return table31.table(filtered), {"mote": filtered.as_json()}, filtered.missed()
     if bench in _MODULES:
         module = importlib.import_module(f".{_MODULES[bench]}", __package__)
-        measured = module.measure(_progress)
+        few = {"runs": options.runs} if bench == "footprint" and options.runs else {}
+        measured = module.measure(_progress, **few)
         if options.update_readme and hasattr(module, "picture"):
             _write_picture(*module.picture(measured))
         return module.table(measured), {bench: measured.as_json()}, measured.missed()

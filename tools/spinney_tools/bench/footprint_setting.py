@@ -27,8 +27,9 @@ INTERVAL_S: Final = 12
 """Between two samples of a mote: by bicycle a hundred metres, on foot fifteen."""
 STEP_S: Final = 4
 """Between two looks at where a volunteer is."""
-FETCHED_S: Final = 0.654321
-"""From a sample until the phone has it; a mote tells times in whole seconds."""
+FETCHED_S: Final = (0.4, 0.9)
+"""From a sample until the phone has it, at least and at most; a mote tells times in whole seconds."""
+_GOLDEN: Final = (5**0.5 - 1) / 2
 FIRST_S: Final = 60
 """Until the first sample: phones are switched on, announce what they have, and are told what is active."""
 RESOLUTION: Final = 9
@@ -132,6 +133,12 @@ def _measured(air: Pollution, metres: tuple[float, float], time_s: float) -> tup
     return tuple(min(max(round(v * row.q / row.p), row.low), row.high) for v, row in zip(values, ROWS, strict=True))
 
 
+def heard_at(time_s: float) -> float:
+    """When a phone has a sample of that time. It has as many digits as the time of a clock: they cost bytes."""
+    least, most = FETCHED_S
+    return time_s + least + (most - least) * (time_s * _GOLDEN % 1.0)
+
+
 def values(raws: tuple[int, ...]) -> dict[str, float]:
     """What raw numbers stand for."""
     return {row.name: raw * row.p / row.q for raw, row in zip(raws, ROWS, strict=True)}
@@ -140,7 +147,7 @@ def values(raws: tuple[int, ...]) -> dict[str, float]:
 def _published(step: Step) -> dict[str, Any]:
     assert step.raws is not None
     lat, long = step.place
-    heard = step.time_s + FETCHED_S
+    heard = heard_at(step.time_s)
     return {**values(step.raws), "time": step.time_s, "lat": lat, "long": long, "cell": step.cell, "heard": heard}
 
 

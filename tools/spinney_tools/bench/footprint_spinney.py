@@ -20,8 +20,11 @@ import orjson
 from spinney import parse
 from spinney.client.outbox import Entry
 from spinney.identity import PublicationId
+from spinney.packed import is_packed
 from spinney_cloud.activation import Active, BrokerActivation, Needs, specialised
 from spinney_cloud.announcements import Announcement, read_announcement
+from spinney_cloud.packers import Packers
+from spinney_cloud.replies import FORMATS
 from spinney_cloud.subscriptions import form_of
 from spinney_mobile.active import ActiveFilter
 from spinney_mobile.announcing import GATHER_SECONDS, Announcer
@@ -31,6 +34,7 @@ from spinney_mobile.deciding import Decider
 from spinney_mobile.leases import Leases
 from spinney_mobile.numbering import Numbering
 from spinney_mobile.outbox import Outbox, OutRecord, encode
+from spinney_mobile.packing import unpacked
 from spinney_mobile.presence import Presence
 from spinney_mobile.rules import Rules
 from spinney_mobile.samples import Digest, Sample
@@ -38,12 +42,14 @@ from spinney_mobile.taking import Taking
 from spinney_mobile.tally import Tally
 
 from .footprint_mote import CarriedMote, Pushed
-from .footprint_setting import ABILITIES, FETCHED_S, RESOLUTION, Step, Walk
+from .footprint_setting import ABILITIES, RESOLUTION, Step, Walk, heard_at
 from .footprint_traffic import Footprint
 from .matching import WrongAnswer
 
-MAX_PAYLOAD: Final = 8 * 1024 * 1024
+MAX_PAYLOAD: Final = 1024 * 1024
 """As the cloud says it in its first answer."""
+PREFIX: Final = "Zm9vYmFy"
+"""Of the names of batches, as long as a broker's."""
 
 
 class Filters:
@@ -85,6 +91,8 @@ class Coordinator:
         self._needs = dict(filters.needs(text) for text in texts)
         self._desired: dict[bytes, Mapping[Digest, Active]] = {}
         self._sent: dict[str, Mapping[Digest, Active]] = {}
+        self._packers = Packers()
+        self._sessions: dict[str, str] = {}
         self._leases: dict[str, list[dict[str, Any]]] = {}
         self._epochs: dict[str, int] = {}
 
@@ -100,9 +108,21 @@ class Coordinator:
             self._desired[key] = broker.desired()
         return self._desired[key]
 
+    def greeting(self, client: str, session: str) -> bytes | None:
+        """What a broker is told of the gateway at the first announcement of a session."""
+        if self._sessions.get(client) == session:
+            return None
+        self._sessions[client] = session
+        return orjson.dumps({"max_payload": MAX_PAYLOAD, "formats": FORMATS})
+
+    def packed(self, client: str, message: Mapping[str, Any]) -> bytes:
+        """An activation, or an answer, as it goes out."""
+        return self._packers.pack(client, orjson.dumps(message))
+
     def announced(self, client: str, payload: bytes, now: float) -> dict[str, Any] | None:
         """The activation that follows from an announcement; None if nothing has changed for its broker."""
-        item = orjson.loads(payload)
+        self._packers.heard(client, packed=is_packed(payload))
+        item = orjson.loads(unpacked(payload))
         wish, before = self.desired(item), self._sent.get(client)
         add = [one for digest, one in wish.items() if before is None or not one.is_like(before.get(digest))]
         drop = [digest for digest in before or () if digest not in wish]
@@ -139,8 +159,12 @@ class Spent:
 class Phone:
     """A mobile broker that is carried about, and the mote on it. It is the store of its own readings."""
 
-    def __init__(self, name: str, source: str, cloud: Coordinator, filters: Filters, spent: Spent) -> None:
+    def __init__(
+        self, name: str, source: str, cloud: Coordinator, filters: Filters, spent: Spent, *, packs: bool = True
+    ) -> None:
+        """Without `packs` all is JSON at QoS 1, as with a cloud that names no formats."""
         self.name = name
+        self._packs = packs
         self.source = source
         self._cloud = cloud
         self._filters = filters
@@ -150,7 +174,7 @@ class Phone:
         self._here: dict[str, Any] = {}
         self._leases = Leases(self.name)
         self._announcer = Announcer(grid=H3(), resolution=RESOLUTION)
-        self._batches = Batches(Outbox(Path(self.name)), self._leases, "0123456789ab")
+        self._batches = Batches(Outbox(Path(self.name)), self._leases, PREFIX)
         self._batch = 0
         self._taking = Taking(
             self,
@@ -166,7 +190,6 @@ class Phone:
         self._presence.will()
         self._presence.opened(0.0)
         self._mote = CarriedMote(self.source, spent.footprint.ble)
-        self._is_greeted = False
 
     def step(self, step: Step) -> None:
         """Goes on to here, and announces what has changed; then takes the mote's sample, if one is due."""
@@ -183,7 +206,7 @@ class Phone:
             self._announcer.describe(self.source, ABILITIES, now)
         if (tally := self._tally.next(self._presence.session, now)) is not None:
             self._spent.tallies += 1
-            self._spent.footprint.publish(f"spinney/{self.name}/ann", tally)
+            self._spent.footprint.publish(f"spinney/{self.name}/ann", self._batches.packing.text(tally))
         if step.raws is not None:
             self._measure(step.raws, now)
 
@@ -208,14 +231,17 @@ class Phone:
             if self._leases.want(self._announcer.sources):
                 self._presence.lease_changed(now)
             self._presence.announce(body, now)
-        payload = self._presence.next(now)
-        if payload is None:
+        packing, is_answered = self._batches.packing, self._presence.is_answered
+        announcement = self._presence.next(now)
+        if announcement is None:
             return
         self._spent.announcements += 1
-        self._spent.footprint.publish(f"spinney/{self.name}/ann", payload)
+        payload = packing.text(announcement)
+        self._spent.footprint.publish(f"spinney/{self.name}/ann", payload, at_most_once=packing.agreed and is_answered)
         self._activated(self._cloud.announced(self.name, payload, now), now)
+        self._greeted()
         answer = {"request": "ann", "ok": True, "session": self._presence.session}
-        self._spent.footprint.answer(f"spinney/{self.name}/reply", orjson.dumps(self._greeting() | answer))
+        self._spent.footprint.answer(f"spinney/{self.name}/reply", self._cloud.packed(self.name, answer))
         if self._presence.replied(answer) is not None:
             self._announcer.departed(now)
 
@@ -223,7 +249,7 @@ class Phone:
         if message is None:
             return
         self._spent.activations += 1
-        self._spent.footprint.publish(f"spinney/{self.name}/act", orjson.dumps(message))
+        self._spent.footprint.publish(f"spinney/{self.name}/act", self._cloud.packed(self.name, message))
         self._epoch = message["epoch"]
         if "leases" in message:
             self._leases.tell(message["leases"])
@@ -236,10 +262,11 @@ class Phone:
         if epoch := self._leases.epoch(self.source):
             self._mote.want(self._active, epoch, lambda digests: decider.on_mote(self.source, digests))
 
-    def _greeting(self) -> dict[str, Any]:
-        greeting = {} if self._is_greeted else {"max_payload": MAX_PAYLOAD}
-        self._is_greeted = True
-        return greeting
+    def _greeted(self) -> None:
+        if (greeting := self._cloud.greeting(self.name, self._presence.session)) is not None:
+            self._spent.footprint.answer(f"spinney/{self.name}/reply", greeting)
+            if self._packs:
+                self._batches.packing.told(orjson.loads(greeting))
 
     # ---- readings
 
@@ -252,7 +279,7 @@ class Phone:
                 self.source,
                 joined.values,
                 joined.time,
-                now + FETCHED_S,
+                heard_at(now),
                 "motes",
                 joined.boot,
                 joined.sequence,
@@ -273,12 +300,15 @@ class Phone:
             raise WrongAnswer("labels without a reading, although every source stays with its phone")
         id = PublicationId.parse(record.publication["id"])
         self._batch += 1
-        batch = f"0123456789ab-{self._batch}"
+        batch = f"{PREFIX}-{self._batch}"
         payload = self._batches.encode(batch, [Entry(self._batch, id, encode(record, 0.0))])
-        footprint = self._spent.footprint
-        footprint.publish(f"spinney/{self.name}/pub", payload)
-        stored = {"stored": {self.source: (id.boot, id.sequence)}, "batch": batch}
-        footprint.answer(f"spinney/{self.name}/reply", orjson.dumps(stored))
+        footprint, packing = self._spent.footprint, self._batches.packing
+        footprint.publish(f"spinney/{self.name}/pub", payload, at_most_once=packing.agreed)
+        numbers = {} if packing.agreed else {self.source: (id.boot, id.sequence)}
+        stored = {"stored": numbers, "batch": batch}
+        packing.stored([batch])
+        told = orjson.dumps(stored) if numbers else self._cloud.packed(self.name, stored)
+        footprint.answer(f"spinney/{self.name}/reply", told)
         self._spent.readings += 1
         self._spent.sent.add((self.source, record.publication["time"]))
 
@@ -288,11 +318,13 @@ def source_of(volunteer: int) -> str:
     return f"m{volunteer}"
 
 
-def play(walk: Walk, texts: Sequence[str], filters: Filters) -> Spent:
+def play(walk: Walk, texts: Sequence[str], filters: Filters, *, packs: bool = True) -> Spent:
     """One run with these subscriptions."""
     spent = Spent()
     cloud = Coordinator(filters, texts)
-    phones = [Phone(f"v{number}", source_of(number), cloud, filters, spent) for number in range(walk.volunteers)]
+    phones = [
+        Phone(f"v{number}", source_of(number), cloud, filters, spent, packs=packs) for number in range(walk.volunteers)
+    ]
     for step in walk.steps:
         phones[step.volunteer].step(step)
     for phone in phones:

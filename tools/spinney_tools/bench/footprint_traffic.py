@@ -54,17 +54,27 @@ class Footprint:
     uplink: Traffic = field(default_factory=Traffic)
     """Readings, and what controls acquisition, both ways; as the paper counts, without acknowledgements."""
     answers: Traffic = field(default_factory=Traffic)
-    """PUBACKs, `stored`, and the cloud's answers to announcements."""
+    """PUBACKs, `stored`, the cloud's answers to announcements, and what it says of itself at a new link."""
     ble: Traffic = field(default_factory=Traffic)
 
-    def publish(self, topic: str, payload: bytes) -> None:
-        """One message by MQTT with QoS 1, and its PUBACK."""
-        self.uplink.add(len(mqtt_codec.publish(mqtt_codec.topic_bytes(topic), payload, 1, qos=1)))
-        self.answers.add(PUBACK_BYTES)
+    def publish(self, topic: str, payload: bytes, *, at_most_once: bool = False) -> None:
+        """One message by MQTT with QoS 1, and its PUBACK; or with QoS 0, which has none."""
+        self.uplink.add(_publish_bytes(topic, payload, qos=int(not at_most_once)))
+        if not at_most_once:
+            self.answers.add(PUBACK_BYTES)
 
     def answer(self, topic: str, payload: bytes) -> None:
         """One message by MQTT with QoS 0."""
-        self.answers.add(len(mqtt_codec.publish(mqtt_codec.topic_bytes(topic), payload, 0, qos=0)))
+        self.answers.add(_publish_bytes(topic, payload, qos=0))
+
+    @property
+    def acknowledged(self) -> Traffic:
+        """All of the uplink."""
+        return Traffic(self.uplink.messages + self.answers.messages, self.uplink.bytes + self.answers.bytes)
+
+
+def _publish_bytes(topic: str, payload: bytes, *, qos: int) -> int:
+    return len(mqtt_codec.publish(mqtt_codec.topic_bytes(topic), payload, qos, qos=qos))
 
 
 @dataclass(frozen=True)

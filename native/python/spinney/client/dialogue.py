@@ -89,10 +89,10 @@ class Dialogue:
         """Whether the link is up at this moment."""
         return self._up
 
-    def publish(self, topic: str, payload: bytes) -> int:
-        """Send at QoS 1; only while the link is up. The number of its acknowledgement."""
+    def publish(self, topic: str, payload: bytes, *, at_most_once: bool = False) -> int:
+        """Send at QoS 1, or at QoS 0; only while the link is up. The number that `acked` is told."""
         assert self._link is not None
-        return self._link.publish(topic, payload)
+        return self._link.publish(topic, payload, at_most_once=at_most_once)
 
     def drop(self, reason: str) -> None:
         """End the link, because what is behind it does not do what it must; a new one is made."""

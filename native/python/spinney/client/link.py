@@ -139,9 +139,9 @@ class Link:
         """At QoS 1, these of them at QoS 0; the answer is an event."""
         self._client.subscribe([(topic, int(topic not in at_most_once)) for topic in topics])
 
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
-        """At QoS 1; the number that the Acked event will have."""
-        return self._client.publish(topic, payload, qos=1, retain=retain).mid
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False, at_most_once: bool = False) -> int:
+        """At QoS 1, or at QoS 0; the number that the Acked event will have: at QoS 0 it means that this was written."""
+        return self._client.publish(topic, payload, qos=int(not at_most_once), retain=retain).mid
 
     def ack(self, mid: int) -> None:
         """Acknowledge a message that arrived here; any thread may."""
