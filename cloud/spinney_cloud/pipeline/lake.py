@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 
 from .lake_remote import remote_frame
 from .schema import DEAD, LABELS, PUBLICATIONS, ddl
@@ -149,6 +150,11 @@ class Lake:
         """With less free disk than this nothing is written."""
         self._tables: dict[str, DeltaTable] = {}
 
+    @property
+    def storage(self) -> Mapping[str, str]:
+        """Options of its object store."""
+        return self._options or {}
+
     def again(self) -> Lake:
         """The same place, for another thread."""
         return Lake(self.place, self._options, free_floor=self._free_floor)
@@ -214,13 +220,35 @@ class Lake:
 
     def append(self, name: str, rows: pa.Table, sequence: int, app: str = INGEST) -> bool:
         """Add rows that come from the log up to a sequence; False if the table has come so far already."""
+        self.check_room()
+
+        def write(table: DeltaTable, done: CommitProperties) -> None:
+            write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
+
+        return self._once(name, write, sequence, app)
+
+    def add(self, name: str, files: list[AddAction], first: int, sequence: int, app: str = INGEST) -> bool:
+        """Add files that lie in the table's folder already, with what the log has from `first` up to a sequence; False
+        if the table has come so far already."""
+
+        def commit(table: DeltaTable, done: CommitProperties) -> None:
+            if first <= (has := table.transaction_version(app) or 0):
+                raise LakeError(
+                    f"the lake's table {self.path(name)} has the log up to {has} already, and not by this pipeline, "
+                    f"which was about to add records from {first} on: there is one pipeline for a lake. Stop the other"
+                )
+            columns = table.metadata().partition_columns
+            table.create_write_transaction([*files], "append", table.schema(), columns, commit_properties=done)
+
+        return self._once(name, commit, sequence, app)
+
+    def _once(self, name: str, write: Callable[[DeltaTable, CommitProperties], None], sequence: int, app: str) -> bool:
+        """Write what goes up to a sequence, in one commit that says so; False if the table has come so far already."""
         table = self.table(name)
         if sequence <= (table.transaction_version(app) or 0):
             return False
-        self._check_room()
-        done = CommitProperties(app_transactions=[Transaction(app, sequence)])
         try:
-            write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
+            write(table, CommitProperties(app_transactions=[Transaction(app, sequence)]))
         except (DeltaError, OSError) as error:
             self._tables.pop(name, None)
             raise LakeError(
@@ -232,7 +260,7 @@ class Lake:
     def put(self, name: str, rows: pa.Table, versions: Mapping[str, int], key: Sequence[str] = ()) -> None:
         """Add rows, or with a key replace those that have the same (of its date, too), in one commit with these
         transaction versions."""
-        self._check_room()
+        self.check_room()
         done = CommitProperties(app_transactions=[Transaction(app, version) for app, version in versions.items()])
         try:
             if not rows.num_rows:
@@ -260,7 +288,8 @@ class Lake:
             else:
                 return
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
+        """LakeFull if its disk has less room than is to be left alone."""
         if self._free_floor and self.is_folder:
             free = shutil.disk_usage(self.place).free
             if free < self._free_floor:
@@ -281,7 +310,7 @@ class Lake:
 
     def compact(self, name: str = OBSERVATIONS) -> Compacted:
         """Join small files, and order by place what lies in days that are over."""
-        self._check_room()
+        self.check_room()
         table, order = self.table(name), TABLES[name].order if name in TABLES else ()
         try:
             days = self._unordered_days(table) if order else []
