@@ -27,6 +27,7 @@ _MODULES = {
     "delivery": "cloud_delivery",
     "cloud": "cloud_chain",
     "source": "pipeline_source",
+    "ingest": "pipeline_ingest",
     "lake": "pipeline_lake",
     "spark": "pipeline_matching",
     "dashboard": "dashboard",
@@ -48,7 +49,8 @@ examples:
   spinney bench adverts               the mobile broker: from bleak's callback to the outbox; `hearing` is that in
                                       parts, `mobile` its matching alone, `idle` the whole process with 50 sensors
   spinney bench footprint             messages and bytes of four ways to gather readings; draws the README's chart
-  spinney bench source                from the log to Spark; `spark` is matching there, `lake` what a replay reads
+  spinney bench source                from the log to Spark; `ingest` is on into the lake, and how soon, on one machine
+                                      and a cluster; `spark` matching there, `lake` what a replay reads
   spinney bench dashboard             the page: 2,000 sources, 20 browsers
   spinney bench up                    ./spinney up from a clone in which nothing is installed, and the same again
 

@@ -39,7 +39,7 @@ from .standalone import EXECUTORS, standalone
 from .stuck import Stuck
 from .table import Table, number
 
-RECORDS, ROWS = 16_000, 100
+RECORDS, ROWS = 10_000, 100
 ROUNDS = 2
 """Of each figure; the better one counts."""
 TASKS, DRIVER = "tasks", "driver"
