@@ -12,8 +12,9 @@ from pathlib import Path
 from spinney.configuring import ConfigurationError
 
 from ..data_option import add_data_options, configuration_of
-from .lake import KEPT_HOURS, Lake, LakeError, TableState
+from .lake import KEPT_HOURS, Lake, LakeError
 from .lake_files import export_lake, import_lake
+from .lake_table import TableState
 from .lake_write.leftover import delete_leftovers
 
 FAILED = 1
