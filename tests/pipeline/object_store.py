@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import uuid
 from datetime import UTC, datetime
 from email.utils import formatdate
 from hashlib import md5
@@ -49,6 +50,10 @@ class ObjectStore:
 
 
 _objects: dict[str, bytes] = {}
+_times: dict[str, str] = {}
+"""When each was put there last."""
+_parts: dict[tuple[str, int], bytes] = {}
+"""Of objects that are still being put together, by upload and number."""
 _changing = threading.Lock()
 
 
@@ -69,11 +74,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         body = self._body()
+        query = parse_qs(urlsplit(self.path).query)
+        if "uploadId" in query:
+            _parts[query["uploadId"][0], int(query["partNumber"][0])] = body
+            self._answer(200, headers={"ETag": _tag(body)})
+            return
         with _changing:
             if self.headers["If-None-Match"] == "*" and self._key in _objects:
                 self._answer(412)
                 return
-            _objects[self._key] = body
+            _store(self._key, body)
         self._answer(200, headers={"ETag": _tag(body)})
 
     def do_DELETE(self) -> None:
@@ -81,7 +91,23 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(204)
 
     def do_POST(self) -> None:
-        """Of what there is only this: several are deleted."""
+        """Of what there is only this: several are deleted, and one is put together of parts."""
+        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        if "delete" in query:
+            self._delete()
+        elif "uploads" in query:
+            self._answer(200, _upload(uuid.uuid4().hex))
+        else:
+            self._body()
+            id = query["uploadId"][0]
+            places = sorted(place for place in _parts if place[0] == id)
+            _store(self._key, body := b"".join(_parts.pop(place) for place in places))
+            tag = escape(_tag(body))
+            self._answer(
+                200, f"<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>".encode()
+            )
+
+    def _delete(self) -> None:
         keys = re.findall("<Key>.*?</Key>", self._body().decode())
         for key in keys:
             _objects.pop(unescape(key[len("<Key>") : -len("</Key>")]), None)
@@ -123,9 +149,18 @@ class _Handler(BaseHTTPRequestHandler):
         """Nobody asked."""
 
 
+def _store(key: str, body: bytes) -> None:
+    _objects[key] = body
+    _times[key] = datetime.now(UTC).isoformat()
+
+
+def _upload(id: str) -> bytes:
+    return f"<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>".encode()
+
+
 def _listed(query: dict[str, list[str]]) -> bytes:
     prefix, after = query.get("prefix", [""])[0], query.get("start-after", [""])[0]
-    found, folders, now = [], set[str](), datetime.now(UTC).isoformat()
+    found, folders = [], set[str]()
     for key, body in sorted(_objects.items()):
         if key.startswith(prefix) and key > after:
             folder, slash, _ = key[len(prefix) :].partition("/")
@@ -133,7 +168,7 @@ def _listed(query: dict[str, list[str]]) -> bytes:
                 folders.add(f"{prefix}{folder}/")
             else:
                 found.append(
-                    f"<Contents><Key>{escape(key)}</Key><LastModified>{now}</LastModified>"
+                    f"<Contents><Key>{escape(key)}</Key><LastModified>{_times[key]}</LastModified>"
                     f"<ETag>{_tag(body)}</ETag><Size>{len(body)}</Size></Contents>"
                 )
     found += [f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in sorted(folders)]

@@ -18,6 +18,7 @@ from kit import air, city, publications
 from pyspark.sql import SparkSession
 
 from spinney_cloud.pipeline import lake as lake_module
+from spinney_cloud.pipeline import lake_compact
 from spinney_cloud.pipeline.decode import Decoder
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError, TableSpec, with_date
 from spinney_cloud.pipeline.lake_files import export_lake, import_lake
@@ -134,7 +135,7 @@ def test_rows_of_the_same_key_are_replaced_in_one_commit(tmp_path: Path) -> None
 
 def test_rows_are_replaced_while_their_table_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the reading of the table and the commit."""
-    monkeypatch.setattr(lake_module, "MIN_FILES", 2)
+    monkeypatch.setattr(lake_compact, "MIN_FILES", 2)
     lake, merge, removed = Lake(tmp_path), lake_module._merge, []
     lake.table("sums", SUMS)
     for at, name in enumerate("abc"):
@@ -157,7 +158,7 @@ def test_rows_are_replaced_while_their_table_is_compacted(tmp_path: Path, monkey
 def test_compaction_joins_small_files_and_orders_days_that_are_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake_module, "MIN_FILES", 3)
+    monkeypatch.setattr(lake_compact, "MIN_FILES", 3)
     lake = Lake(tmp_path)
     fill(lake, days=3, batches=3)
     before, sequence = ids(lake), lake.sequence()
@@ -172,7 +173,7 @@ def test_compaction_joins_small_files_and_orders_days_that_are_over(
 
 
 def test_readings_without_a_type_are_joined_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_module, "MIN_FILES", 3)
+    monkeypatch.setattr(lake_compact, "MIN_FILES", 3)
     lake = Lake(tmp_path)
     for number in range(1, 5):
         lake.append(OBSERVATIONS, rows(publications("m", number, [{"NO2": 4.0}]), first=number), number)
@@ -196,7 +197,7 @@ def test_an_ordered_day_is_read_in_part_for_a_place(tmp_path: Path, monkeypatch:
 
 
 def test_an_append_goes_on_while_the_lake_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_module, "MIN_FILES", 2)
+    monkeypatch.setattr(lake_compact, "MIN_FILES", 2)
     writer, keeper = Lake(tmp_path), Lake(tmp_path)
     fill(writer, days=2)
     keeper.table(OBSERVATIONS)
@@ -211,7 +212,7 @@ def test_an_append_goes_on_while_the_lake_is_compacted(tmp_path: Path, monkeypat
 
 
 def test_vacuum_frees_what_no_version_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_module, "MIN_FILES", 2)
+    monkeypatch.setattr(lake_compact, "MIN_FILES", 2)
     lake = Lake(tmp_path)
     fill(lake, days=2)
     before = ids(lake)

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
-from kit import city, make_log, put
+from kit import city, make_log, publications, put
 from object_store import BUCKET, ObjectStore
 from pyspark.sql import SparkSession
 from replay_kit import BEGIN, SETTINGS, Entry, LogMaker, lake_of, told, wanted
 from servers import NatsServer
 from test_lake import FIRST_DAY, fill
+from test_lake_write import ODD, attempt
 from test_windows import PLAN, City, rows_of
 
 from spinney_cloud.pipeline import command_lake, replay_command
 from spinney_cloud.pipeline.lake import OBSERVATIONS, OTHERS, TABLES, Lake
+from spinney_cloud.pipeline.lake_write.commit import commit
+from spinney_cloud.pipeline.lake_write.place import LakeNotShared, opened
 from spinney_cloud.pipeline.maintenance import Maintenance, Policy
 from spinney_cloud.pipeline.replay import replay
 from spinney_cloud.pipeline.replay_rows import tables
@@ -37,6 +40,27 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
         for name, value in running.environment.items():
             monkeypatch.setenv(name, value)
         yield running
+
+
+def test_tasks_write_it_and_what_is_left_over_is_deleted(store: ObjectStore, tmp_path: Path) -> None:
+    lake = Lake(PLACE, store.environment)
+    batch = publications("m", 0, [{"type": kind} for kind in ODD])
+    place = opened(lake)
+    overtaken, heard = (attempt(place, batch, *city(2), b"junk") for _ in range(2))
+    done = commit(lake, heard)
+    assert (done.rows, done.dead) == (len(ODD) + 40, 1)
+    assert commit(lake, heard).rows == 0
+    open_batch = attempt(place, *city(1, first=2), after=4)
+    keeping = Maintenance(lake, Policy(vacuum_seconds=0.0))
+    keeping.round()
+    assert (keeping.done.failed, keeping.done.deleted_files) == (0, overtaken.num_rows)
+    assert commit(lake, open_batch).rows == 20
+    folder = Lake(tmp_path)
+    commit(folder, attempt(opened(folder), batch, *city(2), b"junk", *city(1, first=2)))
+    order = [("log_seq", "ascending"), ("log_row", "ascending")]
+    assert lake.dataset().to_table().sort_by(order).equals(folder.dataset().to_table().sort_by(order))
+    with pytest.raises(LakeNotShared, match="give the executors the same AWS_"):
+        attempt(place._replace(lake=f"s3://{BUCKET}/elsewhere"), *city(1))
 
 
 @pytest.mark.usefixtures("store")

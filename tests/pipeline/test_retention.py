@@ -10,7 +10,7 @@ import pytest
 from kit import publications, wait_until
 from test_lake import DAY, FIRST_DAY, MIDNIGHT, fill, ids, rows
 
-from spinney_cloud.pipeline import lake as lake_module
+from spinney_cloud.pipeline import lake_compact
 from spinney_cloud.pipeline import maintenance as maintenance_module
 from spinney_cloud.pipeline.lake import DEAD_LETTERS, OBSERVATIONS, Lake, LakeFull
 from spinney_cloud.pipeline.maintenance import Done, Maintenance, Policy, said
@@ -105,7 +105,7 @@ def test_a_clock_of_the_log_that_went_astray_removes_nothing(tmp_path: Path) -> 
 def test_rounds_follow_one_another_while_rows_come_and_end_when_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake_module, "MIN_FILES", 2)
+    monkeypatch.setattr(lake_compact, "MIN_FILES", 2)
     lake = Lake(tmp_path)
     fill(lake, days=1, batches=2)
     keeping = Maintenance(lake, Policy(every_seconds=0.01, vacuum_seconds=0.0))

@@ -12,8 +12,10 @@ from pathlib import Path
 from spinney.configuring import ConfigurationError
 
 from ..data_option import add_data_options, configuration_of
-from .lake import KEPT_HOURS, Lake, LakeError, TableState
+from .lake import KEPT_HOURS, Lake, LakeError
 from .lake_files import export_lake, import_lake
+from .lake_table import TableState
+from .lake_write.leftover import delete_leftovers
 
 FAILED = 1
 
@@ -163,7 +165,7 @@ def _retain(options: argparse.Namespace, lake: Lake) -> None:
 
 def _vacuum(options: argparse.Namespace, lake: Lake) -> None:
     for name in lake.names():
-        _say(f"{name}: {lake.vacuum(name, options.hours)} files deleted")
+        _say(f"{name}: {lake.vacuum(name, options.hours) + delete_leftovers(lake, name)} files deleted")
 
 
 def _export(options: argparse.Namespace, lake: Lake) -> None:

@@ -5,9 +5,6 @@ with its rows; so a start goes on after what the lake has, and what is read twic
 own checkpoint is begun anew at every start: a lake that is restored from a backup needs nothing else.
 """
 
-# pyright: reportAttributeAccessIssue=false
-# pyarrow.compute makes its functions when it is imported
-
 from __future__ import annotations
 
 import logging
@@ -26,9 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psutil
 import pyarrow as pa
-import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships without types
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +38,10 @@ from ..positions import Position
 from ..retention import PIPELINE
 from .direct_get import DirectGet, LogServer
 from .duplicates import DEFAULT_WINDOWS, Windows
-from .lake import DEAD_LETTERS, LOG_RECORDS, OBSERVATIONS, TABLES, Lake, LakeError, by_table, with_date
+from .lake import DEAD_LETTERS, OBSERVATIONS, TABLES, Lake, LakeError, with_date
+from .lake_write.commit import commit
+from .lake_write.place import LakeNotShared, Place, opened
+from .lake_write.probe import check_executors
 from .scan import DEFAULT_LIMITS, Limits, LogTrimmed, check_place
 from .session import SMALL_BATCHES, configured
 from .source import NAME, PARTITIONS, register
@@ -56,11 +56,6 @@ TELL_SECONDS = 1
 """How often the keeper is told where we are."""
 RETRY_SECONDS = 3.0
 """Of what we ask the log ourselves; Spark's processes are more patient."""
-UNAWAITED = {
-    "asyncProgressTrackingEnabled": "true",
-    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
-}
-"""No batch waits for Spark's own checkpoint, a fifth of a small batch: the lake's commits are what counts."""
 MAX_MARKS = 1_000
 """Places in the log whose time is remembered, to find the floor."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # Linux's disk in memory: a checkpoint that is thrown away needs no other
@@ -171,23 +166,29 @@ class Ingest:
         if after and (newest := self._log.first_from(LOG, after)) is not None:
             self.status.time = newest.time
         self._floor.floor = min(after, self._published_floor())
+        place = opened(self._lake)
+        check_executors(self._spark, place)
         register(self._spark)
-        stream = self._spark.readStream.format(NAME).options(**self._options(after)).load()
+        stream = self._spark.readStream.format(NAME).options(**self._options(after, place)).load()
         writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", self._checkpoint.as_uri())
         if self._plan.once:
             writer = writer.trigger(availableNow=True)
         else:
             trigger = f"{self._plan.trigger_seconds:g} seconds"
-            writer = writer.trigger(processingTime=trigger).options(**UNAWAITED)
+            writer = writer.trigger(processingTime=trigger)
         with configured(self._spark, SMALL_BATCHES):
             self._query = writer.start()
         return self._query
 
-    def _options(self, after: int) -> dict[str, Any]:
+    def _options(self, after: int, place: Place) -> dict[str, Any]:
         plan = self._plan
         return {
             **plan.server.options(),
-            "give": "lake",
+            "give": "files",
+            "lake": place.lake,
+            "lake_options": orjson.dumps(dict(place.storage)).decode(),
+            "token": place.token,
+            "have": orjson.dumps(dict(place.have)).decode(),
             "after": after,
             "max_rows": plan.limits.rows,
             "max_bytes": plan.limits.bytes,
@@ -239,10 +240,11 @@ class Ingest:
         """Called by Spark for each batch."""
         began = time.perf_counter()
         try:
-            rows = batch.toArrow()
-            if rows.num_rows:
+            self._lake.check_room()
+            files = _written(batch)
+            if files.num_rows:
                 with self._writing:
-                    self._write(rows)
+                    self._commit(files)
         except LakeError as error:
             self._failure = error
             raise
@@ -250,26 +252,12 @@ class Ingest:
         self.status.batch_seconds = time.perf_counter() - began
         self.status.seconds += self.status.batch_seconds
 
-    def _write(self, rows: pa.Table) -> None:
-        """The observations last: a start goes by what is in them."""
-        sequence = pc.max(rows["log_seq"]).as_py()
-        tables = by_table(rows)
-        self.status.dead += self._append(DEAD_LETTERS, tables[DEAD_LETTERS], sequence)
-        self._append(LOG_RECORDS, tables[LOG_RECORDS], sequence)
-        self.status.rows += self._append(OBSERVATIONS, tables[OBSERVATIONS], sequence)
-        if not tables[OBSERVATIONS].num_rows:
-            self._lake.advance(OBSERVATIONS, sequence)
-        self.status.time = pc.max(rows["arrival"]).as_py()
-        self.status.sequence = sequence
-
-    def _append(self, name: str, rows: pa.Table, sequence: int) -> int:
-        """Add what the table has not yet; how many rows."""
-        if not rows.num_rows:
-            return 0
-        fresh = rows.filter(pc.greater(rows["log_seq"], self._lake.sequence(name)))
-        if not fresh.num_rows:
-            return 0
-        return fresh.num_rows if self._lake.append(name, with_date(fresh, TABLES[name]), sequence) else 0
+    def _commit(self, files: pa.Table) -> None:
+        done = commit(self._lake, files)
+        self.status.dead += done.dead
+        self.status.rows += done.rows
+        self.status.time = done.time
+        self.status.sequence = done.sequence
 
     # ---- keeping
 
@@ -313,7 +301,7 @@ def check_start(lake: Lake, plan: Plan) -> None:
 
 def _begin(lake: Lake, log: DirectGet, *, skip_missing: bool) -> int:
     """The record after which to begin."""
-    for name in (DEAD_LETTERS, LOG_RECORDS):
+    for name in TABLES:
         lake.table(name)
     after = lake.sequence()
     first, missing = check_place(log, after)
@@ -338,6 +326,16 @@ def _note_gap(lake: Lake, log: DirectGet, after: int, first: int) -> None:
     lake.append(DEAD_LETTERS, with_date(rows, spec), first - 1)
     lake.advance(OBSERVATIONS, first - 1)
     logger.warning("%s", reason)
+
+
+def _written(batch: DataFrame) -> pa.Table:
+    """Have the tasks write their files; which. A LakeError of a task is one here."""
+    try:
+        return batch.toArrow()
+    except PySparkException as error:
+        if LakeError.__name__ in str(error) or LakeNotShared.__name__ in str(error):
+            raise LakeError(reason_of(error, None)) from error
+        raise
 
 
 def reason_of(error: PySparkException, ours: Exception | None) -> str:

@@ -1,4 +1,4 @@
-"""The lake: Delta tables in a folder (or an object store), written by deltalake, readable by whatever reads Delta.
+"""The lake: Delta tables in a folder (or an object store), committed by deltalake, readable by whatever reads Delta.
 
 Every append carries the sequence of the log's newest record in it, as the table's transaction version: so a batch that
 comes again, whole or in part, adds nothing that is there, and the lake itself says how far it has come.
@@ -14,22 +14,22 @@ comes again, whole or in part, adds nothing that is there, and the lake itself s
 from __future__ import annotations
 
 import datetime as dt
-import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 
-from .lake_remote import remote_frame
-from .schema import DEAD, LABELS, PUBLICATIONS, ddl
+from .lake_compact import Compacted, compact
+from .lake_spark import folder_frame, remote_frame
+from .lake_table import TableState, commit_nothing, state_of
+from .schema import DEAD, LABELS, PUBLICATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,28 +37,20 @@ if TYPE_CHECKING:
 OBSERVATIONS, DEAD_LETTERS, LOG_RECORDS = "observations", "dead_letters", "log_records"
 INGEST = "spinney-ingest"
 """The application whose transaction version is the log's sequence."""
-ORDERED = "spinney-ordered"
-"""Its version is the newest day, as an ordinal, up to which everything is z-ordered."""
 REMOVED = "spinney-removed"
 """Its version is the day, as an ordinal, before which everything was removed."""
 
 ORDER = ("cell",)
 """H3's cells are an order of places along a curve. (The bits of doubles are none: where longitudes pass from 15 to 16,
 they order by little else.)"""
-FILE_BYTES = 128 * 1024**2
-"""About, of a compacted file."""
 ROW_GROUP = 10_000
 """Rows of an ordered file that are read or passed over together: small, since a replay is of a place."""
-MIN_FILES = 8
-"""Of a partition that are worth compacting while its day goes on."""
 KEPT_HOURS = 24
 """A file that is no longer part of a table stays so long for those who read an older version."""
 MERGE_ATTEMPTS = 5
 LOG_KEPT = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "100"}
 
 _DATE = pa.field("date", pa.date32())
-_BYTES = re.compile("/type=[^/]*%[89A-F]")
-"""In a path: of a character beyond ASCII."""
 _PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROW_GROUP)
 
 
@@ -113,30 +105,6 @@ OTHERS = ("subscriptions", "windows")
 """These, that is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """What a compaction did."""
-
-    table: str
-    removed: int
-    added: int
-    ordered_days: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """What a table holds."""
-
-    name: str
-    rows: int
-    files: int
-    bytes: int
-    first: dt.date | None
-    last: dt.date | None
-    sequence: int
-    """Of the newest record of the log in it."""
-
-
 class Lake:
     """The tables below one folder or URL. One process writes a table's data; any may read, compact and vacuum."""
 
@@ -148,6 +116,11 @@ class Lake:
         self._free_floor = free_floor
         """With less free disk than this nothing is written."""
         self._tables: dict[str, DeltaTable] = {}
+
+    @property
+    def storage(self) -> Mapping[str, str]:
+        """Options of its object store."""
+        return self._options or {}
 
     def again(self) -> Lake:
         """The same place, for another thread."""
@@ -214,13 +187,35 @@ class Lake:
 
     def append(self, name: str, rows: pa.Table, sequence: int, app: str = INGEST) -> bool:
         """Add rows that come from the log up to a sequence; False if the table has come so far already."""
+        self.check_room()
+
+        def write(table: DeltaTable, done: CommitProperties) -> None:
+            write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
+
+        return self._once(name, write, sequence, app)
+
+    def add(self, name: str, files: list[AddAction], first: int, sequence: int, app: str = INGEST) -> bool:
+        """Add files that lie in the table's folder already, with what the log has from `first` up to a sequence; False
+        if the table has come so far already."""
+
+        def commit(table: DeltaTable, done: CommitProperties) -> None:
+            if first <= (has := table.transaction_version(app) or 0):
+                raise LakeError(
+                    f"the lake's table {self.path(name)} has the log up to {has} already, and not by this pipeline, "
+                    f"which was about to add records from {first} on: there is one pipeline for a lake. Stop the other"
+                )
+            columns = table.metadata().partition_columns
+            table.create_write_transaction([*files], "append", table.schema(), columns, commit_properties=done)
+
+        return self._once(name, commit, sequence, app)
+
+    def _once(self, name: str, write: Callable[[DeltaTable, CommitProperties], None], sequence: int, app: str) -> bool:
+        """Write what goes up to a sequence, in one commit that says so; False if the table has come so far already."""
         table = self.table(name)
         if sequence <= (table.transaction_version(app) or 0):
             return False
-        self._check_room()
-        done = CommitProperties(app_transactions=[Transaction(app, sequence)])
         try:
-            write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
+            write(table, CommitProperties(app_transactions=[Transaction(app, sequence)]))
         except (DeltaError, OSError) as error:
             self._tables.pop(name, None)
             raise LakeError(
@@ -232,11 +227,11 @@ class Lake:
     def put(self, name: str, rows: pa.Table, versions: Mapping[str, int], key: Sequence[str] = ()) -> None:
         """Add rows, or with a key replace those that have the same (of its date, too), in one commit with these
         transaction versions."""
-        self._check_room()
+        self.check_room()
         done = CommitProperties(app_transactions=[Transaction(app, version) for app, version in versions.items()])
         try:
             if not rows.num_rows:
-                _commit_nothing(self.table(name), done)
+                commit_nothing(self.table(name), done)
             elif not key:
                 table = self.table(name)
                 write_deltalake(table, rows, mode="append", commit_properties=done, writer_properties=_PROPERTIES)
@@ -260,7 +255,8 @@ class Lake:
             else:
                 return
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
+        """LakeFull if its disk has less room than is to be left alone."""
         if self._free_floor and self.is_folder:
             free = shutil.disk_usage(self.place).free
             if free < self._free_floor:
@@ -272,7 +268,7 @@ class Lake:
         if sequence <= (table.transaction_version(app) or 0):
             return False
         try:
-            _commit_nothing(table, CommitProperties(app_transactions=[Transaction(app, sequence)]))
+            commit_nothing(table, CommitProperties(app_transactions=[Transaction(app, sequence)]))
         except (DeltaError, OSError) as error:
             raise LakeError(f"the lake's table {self.path(name)} cannot be written: {error}") from error
         return True
@@ -281,60 +277,12 @@ class Lake:
 
     def compact(self, name: str = OBSERVATIONS) -> Compacted:
         """Join small files, and order by place what lies in days that are over."""
-        self._check_room()
+        self.check_room()
         table, order = self.table(name), TABLES[name].order if name in TABLES else ()
         try:
-            days = self._unordered_days(table) if order else []
-            removed = added = 0
-            for day in days:
-                done = table.optimize.z_order(
-                    list(order),
-                    partition_filters=[("date", "=", day.isoformat())],
-                    target_size=FILE_BYTES,
-                    writer_properties=_PROPERTIES,
-                )
-                removed, added = removed + done["numFilesRemoved"], added + done["numFilesAdded"]
-            if days:
-                self._mark_ordered(table, days[-1])
-            for partition in self._scattered(table):
-                done = table.optimize.compact(
-                    partition_filters=partition, target_size=FILE_BYTES, writer_properties=_PROPERTIES
-                )
-                removed, added = removed + done["numFilesRemoved"], added + done["numFilesAdded"]
-            if removed:
-                table.update_incremental()
-                table.create_checkpoint()  # so that who opens it does not read how it came about
+            return compact(table, name, order, _PROPERTIES)
         except (DeltaError, OSError) as error:
             raise LakeError(f"the lake's table {self.path(name)} cannot be compacted: {error}") from error
-        return Compacted(name, removed, added, len(days))
-
-    @staticmethod
-    def _unordered_days(table: DeltaTable) -> list[dt.date]:
-        """Days that are over, as the log's time says: nothing is added to them."""
-        days = sorted({dt.date.fromisoformat(each["date"]) for each in table.partitions()})
-        done = table.transaction_version(ORDERED) or 0
-        return [day for day in days[:-1] if day.toordinal() > done]
-
-    @staticmethod
-    def _mark_ordered(table: DeltaTable, day: dt.date) -> None:
-        done = CommitProperties(app_transactions=[Transaction(ORDERED, day.toordinal())])
-        _commit_nothing(table, done)
-
-    @staticmethod
-    def _scattered(table: DeltaTable) -> Iterator[list[tuple[str, str, str]]]:
-        """Filters for the partitions that have many small files."""
-        columns = table.metadata().partition_columns
-        actions = pa.table(table.get_add_actions(flatten=True))
-        small = actions.filter(pc.less(actions["size_bytes"], FILE_BYTES // 2))
-        keys = [f"partition.{column}" for column in columns]
-        if not keys:
-            if small.num_rows >= MIN_FILES:
-                yield []
-            return
-        for group in small.group_by(keys).aggregate([("path", "count")]).to_pylist():
-            if group["path_count"] >= MIN_FILES:
-                values = ["" if group[key] is None else str(group[key]) for key in keys]  # "": null, for deltalake
-                yield [(column, "=", value) for column, value in zip(columns, values, strict=True)]
 
     def vacuum(self, name: str = OBSERVATIONS, hours: int = KEPT_HOURS) -> int:
         """Delete files that no version of the last hours has; how many. `hours` are by this machine's clock."""
@@ -391,53 +339,15 @@ class Lake:
     ) -> DataFrame:
         """The table as it is now, for Spark. What of it is needed Spark finds out by itself, but where it is in an
         object store: there `columns` and `where`, a condition of pyarrow, say it."""
-        from pyspark.sql.functions import expr
-
         table = self.table(name)
-        if not self.is_folder:
-            columns = columns or [field.name for field in table.schema().fields]
-            return remote_frame(spark, table, self._options, list(columns), where)
-        schema = ddl(pa.schema(table.schema().to_arrow()))
-        folder = f"file://{Path(self.path(name)).absolute()}"  # of disk, also where a cluster has something else
-        files = [f"{folder}/{path}" for path in paths(table)]
-        if not files:
-            return spark.createDataFrame([], schema)
-        frame = spark.read.schema(schema).option("basePath", folder).parquet(*files)
-        if any(_BYTES.search(file) for file in files):
-            # Spark takes each byte of a folder's name for a character
-            frame = frame.withColumn("type", expr("decode(encode(type, 'ISO-8859-1'), 'UTF-8')"))
-        return frame
+        if self.is_folder:
+            return folder_frame(spark, table, Path(self.path(name)))
+        columns = columns or [field.name for field in table.schema().fields]
+        return remote_frame(spark, table, self._options, list(columns), where)
 
     def state(self, name: str) -> TableState:
         """What a table holds."""
-        table = self.table(name)
-        actions = pa.table(table.get_add_actions(flatten=True))
-        dates = (
-            actions["partition.date"].to_pylist()
-            if actions.num_rows and "partition.date" in actions.schema.names
-            else []
-        )
-        return TableState(
-            name,
-            sum(actions["num_records"].to_pylist()) if actions.num_rows else 0,
-            actions.num_rows,
-            sum(actions["size_bytes"].to_pylist()) if actions.num_rows else 0,
-            min(dates, default=None),
-            max(dates, default=None),
-            table.transaction_version(INGEST) or 0,
-        )
-
-
-def paths(table: DeltaTable) -> list[str]:
-    """Of the files of its version, below its folder. (In `file_uris` the folder has escapes, and the rest has not.)"""
-    return [unquote(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()]
-
-
-def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
-    """A new version without a new file, for what the properties say."""
-    columns = table.metadata().partition_columns
-    table.create_write_transaction([], "append", table.schema(), columns, commit_properties=properties)
-    table.update_incremental()
+        return state_of(self.table(name), name, INGEST)
 
 
 def _merge(table: DeltaTable, rows: pa.Table, key: Sequence[str], properties: CommitProperties) -> None:

@@ -18,7 +18,8 @@ from typing import IO, Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from .lake import OBSERVATIONS, Lake, LakeError, paths
+from .lake import OBSERVATIONS, Lake, LakeError
+from .lake_table import paths
 
 VERSION = 1
 MANIFEST = "lake.json"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .lake import KEPT_HOURS, OBSERVATIONS, Lake, LakeError, LakeFull
+from .lake_write.leftover import delete_leftovers
 from .windows import WINDOWS, needed_from
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class Maintenance:
         else:
             done.joined += compacted.removed
             done.ordered_days += compacted.ordered_days
-        done.deleted_files += lake.vacuum(name, policy.vacuum_hours)
+        done.deleted_files += lake.vacuum(name, policy.vacuum_hours) + delete_leftovers(lake, name)
 
 
 def said(before: Done, after: Done) -> str:

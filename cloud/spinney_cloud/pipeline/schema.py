@@ -85,7 +85,30 @@ MATCHES = pa.schema(
 )
 """What records tell the pipeline's subscriptions (see matching.py)."""
 
-FORMS = {"publications": PUBLICATIONS, "all": ALL, "lake": LAKE, "records": RECORDS, "matches": MATCHES}
+FILES = pa.schema(
+    [
+        ("table", pa.string()),
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("rows", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("arrival", pa.float64()),
+        ("values", pa.string()),
+        ("stats", pa.string()),
+    ]
+)
+"""Files that a task has written into the lake: of which table, its path below the table's folder, how many bytes and
+rows, of which records of the log, the greatest arrival, the values of its partition and Delta's statistics in JSON."""
+
+FORMS = {
+    "publications": PUBLICATIONS,
+    "all": ALL,
+    "lake": LAKE,
+    "records": RECORDS,
+    "matches": MATCHES,
+    "files": FILES,
+}
 """What the source gives, by its option `give`."""
 
 _SPARK_TYPES = {

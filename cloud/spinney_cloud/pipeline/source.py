@@ -13,8 +13,10 @@
 | max_rows, max_bytes | of a micro-batch | 200000, 64 MiB |
 | partitions | at most, of a batch: a cluster has use for more | 2 |
 | give | publications; all: with dead letters; records: raw, of all kinds; matches: see matching.py | publications |
-| lake | for matches: the lake, where it is kept which subscriptions there are | |
-| lake_options | for matches: of the lake's object store, a JSON object | |
+| | files: the ingest's own; tasks write them into the lake, and what is read is which (lake_write) | |
+| lake | for matches: the lake, where it is kept which subscriptions there are; for files: which is written | |
+| lake_options | for matches and files: of the lake's object store, a JSON object | |
+| token, have | for files: see lake_write/place.py | |
 | duplicate_window, content_window | seconds, as the cloud's settings of these names | 3600, 60 |
 | on_trimmed | fail or skip, if records were purged unread | fail |
 
@@ -46,6 +48,8 @@ from ..records import Record
 from .decode import ROWS, Decoder
 from .direct_get import DirectGet, LogServer, connection
 from .duplicates import DEFAULT_WINDOWS, Windows
+from .lake_write.files import write
+from .lake_write.place import Place
 from .scan import DEFAULT_LIMITS, MAX_BYTES, MAX_ROWS, NO_END, Limits, LogTrimmed, Scan, Slice
 from .schema import FORMS, ddl
 from .spans import Span, spans
@@ -79,6 +83,17 @@ class Options(NamedTuple):
     skip_trimmed: bool = False
     lake: str = ""
     storage: tuple[tuple[str, str], ...] = ()
+    token: str = ""
+    have: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """For tasks that write the lake's files."""
+        if not (self.lake and self.token):
+            raise OptionError(
+                "token", self.token, "with give=files, a lake and its token; this is for the ingest alone"
+            )
+        return Place(self.lake, self.storage, self.token, self.have)
 
     @property
     def where(self) -> Where:
@@ -106,7 +121,9 @@ class Options(NamedTuple):
             Windows(_seconds(given, "duplicate_window", 3600.0), _seconds(given, "content_window", 60.0)),
             _one_of(given, "on_trimmed", ("fail", "skip")) == "skip",
             given.get("lake") or "",
-            tuple(sorted(orjson.loads(given.get("lake_options") or "{}").items())),
+            _pairs(given, "lake_options"),
+            given.get("token") or "",
+            _pairs(given, "have"),
         )
 
 
@@ -115,6 +132,10 @@ def _whole(given: Mapping[str, str], name: str, default: int, least: int = 1) ->
     if not text.isdecimal() or int(text) < least:
         raise OptionError(name, text, f"a whole number from {least}")
     return int(text)
+
+
+def _pairs(given: Mapping[str, str], name: str) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(orjson.loads(given.get(name) or "{}").items()))
 
 
 def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
@@ -201,6 +222,9 @@ def _read(options: Options, part: Slice | Span) -> Iterator[pa.RecordBatch]:
 
         assert isinstance(part, Slice)
         return matches(options.where, part)
+    if options.give == "files":
+        place = options.place
+        return write(batches(connection(options.server), part, "lake"), part.after, part.upto, place)
     return batches(connection(options.server), part, options.give)
 
 

@@ -29,6 +29,7 @@ _MODULES = {
     "delivery": "cloud_delivery",
     "cloud": "cloud_chain",
     "source": "pipeline_source",
+    "ingest": "pipeline_ingest",
     "lake": "pipeline_lake",
     "spark": "pipeline_matching",
     "dashboard": "dashboard",
@@ -55,7 +56,8 @@ examples:
   spinney bench footprint             messages and bytes of five ways to gather readings; draws the README's chart
   spinney bench formats               bytes and microseconds of a reading on the uplink: JSON, CBOR, Arrow, packed,
                                       with deflate and zstd, with and without a dictionary
-  spinney bench source                from the log to Spark; `spark` is matching there, `lake` what a replay reads
+  spinney bench source                from the log to Spark; `ingest` is on into the lake, and how soon, on one machine
+                                      and a cluster; `spark` matching there, `lake` what a replay reads
   spinney bench dashboard             the page: 2,000 sources, 20 browsers
   spinney bench up                    ./spinney up from a clone in which nothing is installed, and the same again
 

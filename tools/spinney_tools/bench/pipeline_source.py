@@ -1,13 +1,9 @@
-"""`spinney bench source`: the source in Arrow batches next to tuples, and how soon the lake has what the log has."""
+"""`spinney bench source`: the source in Arrow batches next to tuples."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import os
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,11 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spinney_cloud.names import LOG, UNIT_SUFFIX
+from spinney_cloud.names import UNIT_SUFFIX
 from spinney_cloud.pipeline.decode import cell_of
-from spinney_cloud.pipeline.direct_get import DirectGet, LogServer, connection
-from spinney_cloud.pipeline.ingest import Ingest, Plan
-from spinney_cloud.pipeline.lake import Lake
+from spinney_cloud.pipeline.direct_get import connection
 from spinney_cloud.pipeline.row_groups import rows_of
 from spinney_cloud.pipeline.schema import COLUMNS, PUBLICATIONS, ddl
 from spinney_cloud.pipeline.session import session, stop
@@ -32,8 +26,7 @@ from spinney_cloud.records import Publications, RecordError, decode
 
 from .machine import describe
 from .matching import WrongAnswer
-from .pipeline_log import endpoints, fill, log_server
-from .stuck import Stuck
+from .pipeline_log import fill, log_server
 from .table import Table, number
 
 RECORDS, ROWS = 16_000, 100
@@ -41,10 +34,6 @@ ROUNDS = 3
 FASTER = 5.0
 """Arrow than tuples, at least."""
 
-PER_SECOND, MESSAGE_ROWS = 100, 10
-WARM_SECONDS, SECONDS = 10.0, 25.0
-P50_MS, P99_MS = 200.0, 400.0
-WAIT_SECONDS = 120.0
 _ELSEWHERE = frozenset({"id", "source", *COLUMNS})
 """Attributes that are columns of their own."""
 
@@ -64,12 +53,7 @@ class Measurement:
 
     def missed(self) -> list[str]:
         """The targets that it does not reach, in words."""
-        figures = self.figures
-        found = [f"Arrow is {self.ratio:.2f} times as fast as tuples, not {FASTER:g}"] if self.ratio < FASTER else []
-        for name, most in (("p50_ms", P50_MS), ("p99_ms", P99_MS)):
-            if figures[name] > most:
-                found.append(f"log to lake {name[:3]}: {figures[name]:.0f} ms instead of {most:g}")
-        return found
+        return [f"Arrow is {self.ratio:.2f} times as fast as tuples, not {FASTER:g}"] if self.ratio < FASTER else []
 
     def as_json(self) -> dict[str, Any]:
         """Everything that was measured."""
@@ -157,7 +141,7 @@ class TupleSource(DataSource):
 
 
 def measure(progress: Progress) -> Measurement:
-    """Throughput of both, in turn; then the way from the log to the lake."""
+    """Throughput of both, in turn."""
     from . import pipeline_source as importable  # what is registered is looked up by its module's name
 
     with tempfile.TemporaryDirectory(prefix="spinney-bench-") as folder:
@@ -166,12 +150,9 @@ def measure(progress: Progress) -> Measurement:
             register(spark)
             spark.dataSource.register(importable.TupleSource)
             with log_server() as url:
-                figures = _throughput(spark, url, progress)
-            with log_server() as url:
-                figures |= _latency(spark, url, Path(folder), progress)
+                return Measurement(_throughput(spark, url, progress))
         finally:
             stop(spark)
-    return Measurement(figures)
 
 
 def _throughput(spark: SparkSession, url: str, progress: Progress) -> dict[str, Any]:
@@ -205,52 +186,6 @@ def _copy(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _latency(spark: SparkSession, url: str, folder: Path, progress: Progress) -> dict[str, Any]:
-    """When each record is in the lake, by when the log had it."""
-    ingest = Ingest(spark, Lake(folder / "lake"), Plan(LogServer(url), trigger_seconds=0))
-    ingest.start()
-    waiter = threading.Thread(target=ingest.wait)
-    waiter.start()
-    try:
-        progress(f"{PER_SECOND} messages a second of {MESSAGE_ROWS} readings, for {WARM_SECONDS + SECONDS:g} s")
-        seen = _watch(ingest, url)
-    finally:
-        ingest.stop()
-        waiter.join()
-    with DirectGet(endpoints(url)) as log:
-        messages = list(log.range(LOG, 1, len(seen)))
-    began = messages[0].time + WARM_SECONDS
-    waited = sorted(seen[one.sequence] - one.time for one in messages if one.time >= began)
-    return {
-        "messages": len(waited),
-        "batches": ingest.status.batches,
-        "p50_ms": waited[len(waited) // 2] * 1e3,
-        "p99_ms": waited[len(waited) * 99 // 100] * 1e3,
-        "load": os.getloadavg()[0],
-    }
-
-
-def _watch(ingest: Ingest, url: str) -> dict[int, float]:
-    """By record, the time at which the lake had it."""
-    count = int(PER_SECOND * (WARM_SECONDS + SECONDS))
-    words = [url, str(PER_SECOND), str(WARM_SECONDS + SECONDS), str(MESSAGE_ROWS)]
-    publisher = subprocess.Popen([sys.executable, "-m", "spinney_tools.bench.pipeline_log", *words])
-    seen: dict[int, float] = {}
-    deadline = time.monotonic() + WARM_SECONDS + SECONDS + WAIT_SECONDS
-    try:
-        while len(seen) < count:
-            if time.monotonic() > deadline:
-                raise Stuck(f"the lake has {len(seen)} of {count} messages")
-            now = time.time()
-            for sequence in range(len(seen) + 1, ingest.status.sequence + 1):
-                seen[sequence] = now
-            time.sleep(0.002)
-    finally:
-        publisher.terminate()
-        publisher.wait()
-    return seen
-
-
 def table(found: Measurement) -> Table:
     """One row for each question."""
     f = found.figures
@@ -267,12 +202,6 @@ def table(found: Measurement) -> Table:
             number(f["tuples_copied_per_s"]),
             f"{f['arrow_copied_per_s'] / f['tuples_copied_per_s']:.1f} times",
         ),
-        (
-            f"log to lake at {PER_SECOND} messages a second of {MESSAGE_ROWS} readings: p50, p99",
-            f"{f['p50_ms']:.0f} ms",
-            f"{f['p99_ms']:.0f} ms",
-            f"{f['batches']} batches",
-        ),
     )
-    machine = describe(*(f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "pyarrow", "deltalake")))
+    machine = describe(*(f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "pyarrow")))
     return Table("source", machine, ("what", "first", "second", "difference"), rows)

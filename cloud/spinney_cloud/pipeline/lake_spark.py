@@ -1,16 +1,20 @@
-"""A table in an object store, for Spark, which has no file system for it: its tasks read by deltalake and pyarrow.
+"""A table as a frame of Spark.
 
-They find the store as this process does: by the options given, or by the same environment variables.
+Spark reads a folder's files itself. For an object store it has no file system: its tasks read by deltalake and pyarrow,
+and find the store as this process does, by the options given, or by the same environment variables.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from .lake_table import paths
 from .schema import ddl
 
 if TYPE_CHECKING:
@@ -18,6 +22,24 @@ if TYPE_CHECKING:
 
 MAX_TASKS = 16
 """Each reads the table's log again."""
+_BYTES = re.compile("/type=[^/]*%[89A-F]")
+"""In a path: of a character beyond ASCII."""
+
+
+def folder_frame(spark: SparkSession, table: DeltaTable, place: Path) -> DataFrame:
+    """A version of a table in a folder."""
+    from pyspark.sql.functions import expr
+
+    schema = ddl(pa.schema(table.schema().to_arrow()))
+    folder = f"file://{place.absolute()}"  # of disk, also where a cluster has something else
+    files = [f"{folder}/{path}" for path in paths(table)]
+    if not files:
+        return spark.createDataFrame([], schema)
+    frame = spark.read.schema(schema).option("basePath", folder).parquet(*files)
+    if any(_BYTES.search(file) for file in files):
+        # Spark takes each byte of a folder's name for a character
+        frame = frame.withColumn("type", expr("decode(encode(type, 'ISO-8859-1'), 'UTF-8')"))
+    return frame
 
 
 def remote_frame(
