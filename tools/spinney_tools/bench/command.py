@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         type=Path,
         default=default_folder(),
-        help="where workloads are kept; mote: a folder with Cambridge's temperatures (default: %(default)s)",
+        help="where workloads are kept; mote: a folder with Cambridge's temperatures (default: in the user's cache)",
     )
     return parser
 
