@@ -23,6 +23,7 @@ from launchers import PYPROJECT, TOP, launcher_of, make_clone
 
 from spinney_tools import test as test_command
 from spinney_tools.launcher import running
+from spinney_tools.launcher.requirements import groups
 
 COMPILING = "spinney: compiling the C core"
 INTERPRETER = ("/usr/bin/python3.11", "3.11.2")
@@ -344,6 +345,14 @@ def test_all_tests_need_what_the_parts_that_have_tests_need(clone: Path) -> None
     (clone / "tests/pipeline/deep").mkdir(parents=True)
     (clone / "tests/pipeline/deep/test_lake.py").touch()
     assert launcher_of(clone).extras_for(["test"]) == {"test", "test-cloud", "test-pipeline"}
+
+
+@pytest.mark.parametrize("line", ["test", "test mote", "test tests/mote/test_firmware_types.py", "soak"])
+def test_what_checks_the_firmwares_types_comes_with_the_tests(line: str) -> None:
+    extras = launcher_of(TOP).extras_for(line.split())
+    needs = [need for extra in extras for group in groups(TOP / "pyproject.toml", extra) for need in group]
+    assert any(need.startswith("pyright") for need in needs)
+    assert not any(need.startswith(("mypy", "ruff")) for need in needs), "as ./spinney check alone does"
 
 
 def test_the_launcher_and_the_command_know_the_same_parts() -> None:

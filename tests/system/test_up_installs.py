@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from test_up import Up, all_gone
 
 from spinney_cloud import setup_status
 from spinney_tools.up import pipeline
-from spinney_tools.up.pipeline import HAVE_IT, LAUNCHER, why_not
+from spinney_tools.up.pipeline import HAVE_IT, LAUNCHER, PYTHON, why_not
 
 pytestmark = pytest.mark.slow
 PROGRESS = {"text": "downloading pyspark.tar.gz, 120 of 434 MB (1 of 6)", "done": 120, "size": 480, "left": 3}
@@ -32,7 +33,8 @@ if not (folder / "go on").exists():
     os.read(os.open(folder / "pipe", os.O_RDONLY), 1)
 print(json.dumps({{"python": str(folder / "python")}}), flush=True)
 """
-PYTHON = """#!/bin/sh
+INTERPRETER = """#!/bin/sh
+[ "$4" = cloud ] && touch {folder}/cloud && exec {python} "$@"
 echo "$@" > {folder}/called
 echo "ready: the log into the lake"
 exec cat > {folder}/rest
@@ -45,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     os.mkfifo(tmp_path / "pipe")
     text = INSTALLER.format(folder=str(tmp_path), progress=json.dumps(PROGRESS))
     (tmp_path / "launcher").write_text(text)
-    (tmp_path / "python").write_text(PYTHON.format(folder=tmp_path))
+    (tmp_path / "python").write_text(INTERPRETER.format(folder=tmp_path, python=sys.executable))
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setenv(LAUNCHER, str(tmp_path / "launcher"))
     return tmp_path
@@ -73,6 +75,17 @@ def test_all_goes_on_while_it_is_installed_and_the_next_one_takes_it_up_again(fo
         assert up.stop(signal.SIGINT) == 0, up.said
         assert all_gone(family)
     assert json.loads((folder / "data/spinney-up.json").read_text())["pipeline"] is True
+
+
+def test_what_is_installed_at_the_start_is_what_the_cloud_runs_with_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PYTHON, str(folder / "python"))
+    with Up(folder / "data", "--pipeline") as up:
+        wait_until(lambda: "the pipeline runs: history is kept in" in up.said, "it joins")
+        assert (folder / "cloud").exists(), "so that its dry runs reach back into the lake"
+        assert not (folder / "installing").exists()
+        assert up.stop(signal.SIGINT) == 0, up.said
 
 
 @pytest.mark.parametrize(

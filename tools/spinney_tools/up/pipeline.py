@@ -25,6 +25,7 @@ from .folder import Folder, UpError
 from .stack import Stack
 
 LAUNCHER: Final = "SPINNEY_LAUNCHER"
+PYTHON: Final = "SPINNEY_PIPELINE_PYTHON"
 PROGRESS: Final = "SPINNEY_PROGRESS"
 MIN_MEMORY_BYTES: Final = 4 * 1000**3
 """What is sold as 4 GB shows less than 4 GiB."""
@@ -64,6 +65,12 @@ def launcher() -> Path | None:
     return Path(found) if found else None
 
 
+def installed() -> Path | None:
+    """The Python of the environment that has it, as the launcher found it at the start."""
+    found = os.environ.get(PYTHON)
+    return Path(found) if found else None
+
+
 class Joining:
     """The pipeline, from what has to be installed to the process that runs beside the others."""
 
@@ -94,8 +101,8 @@ class Joining:
     async def _python(self) -> Path:
         """That of the environment which has it, installed until then."""
         program = launcher()
-        if program is None:
-            return Path(sys.executable)
+        if (python := installed()) is not None or program is None:
+            return python or Path(sys.executable)
         seconds = RETRY_SECONDS
         while (found := await self._install(program)) is None:
             await asyncio.sleep(seconds)

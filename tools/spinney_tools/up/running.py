@@ -20,7 +20,7 @@ from .. import clone
 from ..sim.mote import FIRMWARE
 from . import DONE, FAILED, INTERRUPTED
 from .folder import Folder, UpError
-from .pipeline import HAVE_IT, Joining, launcher, why_not
+from .pipeline import HAVE_IT, Joining, installed, launcher, why_not
 from .plan import Plan
 from .ready import OWN_SUBSCRIPTIONS, SUBSCRIPTIONS, lines, notifications, subscribe
 from .stack import Signals, Stack
@@ -110,7 +110,9 @@ class _Run:
         ports = ["--http-port", str(http), "--mqtt-port", str(mqtt), "--nats-port", "0"]
         # the log waits for a pipeline that has read from it before; one that is only being installed holds back nothing
         waits = ["--log-pipeline", "true"] if self._wants_pipeline and "pipeline" in folder.notes else []
-        self._stack = Stack(folder, self._plan, ["--data", data, *ports, *waits])
+        # with what the pipeline has installed, the cloud's dry runs reach back into the lake
+        python = (installed() if self._wants_pipeline else None) or Path(sys.executable)
+        self._stack = Stack(folder, self._plan, ["--data", data, *ports, *waits], python)
 
     async def run(self) -> int:
         """Until Ctrl-C or SIGTERM."""

@@ -78,12 +78,12 @@ class Part:
 
 
 class Stack:
-    """The processes. Without a plan: a mobile broker on a real adapter."""
+    """The processes. Without a plan: a mobile broker on a real adapter. `python`: that of the cloud broker."""
 
-    def __init__(self, folder: Folder, plan: Plan | None, cloud: Sequence[str]) -> None:
+    def __init__(self, folder: Folder, plan: Plan | None, cloud: Sequence[str], python: Path) -> None:
         self._folder = folder
         self._plan = plan
-        self._cloud = self._part("cloud", "spinney_tools", "cloud", *cloud)
+        self._cloud = self._part("cloud", "spinney_tools", "cloud", *cloud, python=python)
         self._stages: list[list[Part]] = [[self._cloud]]
         self._mobile: list[Part] = []
         self._is_killing = False
