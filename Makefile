@@ -24,7 +24,7 @@ soak: ## run the long tests and longer fuzzing
 	./spinney soak
 
 clean: ## remove what was built, .venv included
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis native/python/spinney/_core.abi3.so
+	rm -rf .venv .venv-pipeline .venv-pipeline.wheels build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis native/python/spinney/_core.abi3.so native/python/spinney/_core.stamp.json
 
 help: ## list these targets
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'

@@ -81,6 +81,13 @@ def part_of(nodeid: str) -> str:
     return folders[1] if len(folders) > 2 else "others"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A soak test takes as long as it takes; each other one has the limit of pyproject.toml."""
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(0))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One row for each part: how many tests, and its share of the time, just above pytest's closing line."""

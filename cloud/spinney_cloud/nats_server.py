@@ -35,6 +35,8 @@ OWN_CONNECTIONS = 64
 """On top of what clients may have."""
 ACK_WAIT_SECONDS = 10
 """After it, what a client has not acknowledged is sent again; see mqtt.sessions for why that is not 30."""
+HANDSHAKE_SECONDS = 10
+"""For TLS, and for a client to say who it is: slow links, busy machines. nats-server's defaults are 2 s and 3 s."""
 RELOAD_SECONDS = 10.0
 STOP_SECONDS = 20.0
 LAST_LINES = 20
@@ -84,6 +86,7 @@ def configuration(settings: Settings, data: DataDir, ports: NatsPorts, authoriza
         f"pid_file: {_text(pid_file(data))}",
         f"max_payload: {nats.max_payload}",
         f"max_connections: {settings.limits.connections + OWN_CONNECTIONS}",
+        f"authorization {{ timeout: {HANDSHAKE_SECONDS + 1} }}",
         *_tls(nats.tls, ask_clients=False),
         "jetstream {",
         f"  store_dir: {_text(data.nats)}",
@@ -106,6 +109,7 @@ def configuration(settings: Settings, data: DataDir, ports: NatsPorts, authoriza
         blocks += [
             "websocket {",
             f"  listen: {_text(at(mqtt.host, ports.websocket))}",
+            f'  handshake_timeout: "{HANDSHAKE_SECONDS}s"',
             *(_tls(mqtt.tls, ask_clients=True) or ["no_tls: true"]),
             "}",
         ]
@@ -120,7 +124,7 @@ def pid_file(data: DataDir) -> Path:
 def _tls(tls: Tls, *, ask_clients: bool) -> list[str]:
     if tls.certificate is None:
         return []
-    rows = [f"cert_file: {_text(tls.certificate)}", f"key_file: {_text(tls.key)}"]
+    rows = [f"cert_file: {_text(tls.certificate)}", f"key_file: {_text(tls.key)}", f"timeout: {HANDSHAKE_SECONDS}"]
     if ask_clients and tls.ca is not None:
         rows += [f"ca_file: {_text(tls.ca)}", "verify: true"]
     return ["tls {", *(f"  {row}" for row in rows), "}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +22,8 @@ COMMAND = "import sys\\ndef main():\\n    print('called with', sys.argv[1:])\\n 
 FILES = {
     "spinney_tools/cli.py": COMMAND,
     "cffi.pth": SITE,
-    "spinney-0.dist-info/METADATA": "Metadata-Version: 2.1\\nName: spinney\\nVersion: 0\\nProvides-Extra: test\\n",
+    "spinney-0.dist-info/METADATA": "Metadata-Version: 2.1\\nName: spinney\\nVersion: 0\\nProvides-Extra: test\\n"
+    "Provides-Extra: pipeline\\nRequires-Dist: tiny-one; extra == 'pipeline'\\n",
     "spinney-0.dist-info/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
     "spinney-0.dist-info/entry_points.txt": "[console_scripts]\\nspinney = spinney_tools.cli:main\\n",
 }
@@ -43,6 +45,7 @@ def make_clone(top: Path) -> Path:
         (top / folder).mkdir(parents=True)
     shutil.copy(TOP / "spinney", top)
     shutil.copy(TOP / "native/build_core.py", top / "native")
+    (top / "tools").symlink_to(TOP / "tools")
     (top / "pyproject.toml").write_text(PYPROJECT)
     (top / "backend.py").write_text(f"SITE = {str(Path(cffi.__file__).parents[1])!r}\n{BACKEND}")
     (top / "native/hatch_build.py").write_text("")
@@ -57,5 +60,7 @@ def launcher_of(top: Path) -> ModuleType:
     spec = importlib.util.spec_from_loader("launcher", loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    kept = [*sys.path], sys.dont_write_bytecode
     loader.exec_module(module)
+    sys.path[:], sys.dont_write_bytecode = kept
     return module

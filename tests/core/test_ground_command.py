@@ -153,6 +153,50 @@ def test_the_seed_of_property_tests_is_printed(small_clone: Path) -> None:
     assert "hypothesis seed: " in run_tests(small_clone, "core").stdout
 
 
+def test_a_test_that_hangs_fails_with_its_stack_and_the_others_go_on(small_clone: Path) -> None:
+    hangs = "import threading\ndef test_hangs():\n    threading.Event().wait()\ndef test_after():\n    assert True\n"
+    (small_clone / "tests/core/test_one.py").write_text(hangs)
+    settings = small_clone / "pyproject.toml"
+    settings.write_text(settings.read_text().replace("timeout = 600", "timeout = 1"))
+    done = run_tests(small_clone, "core")
+    assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
+    assert "threading.Event().wait()" in done.stdout
+    assert "Timeout" in done.stdout
+
+
+def test_a_soak_test_has_no_limit(small_clone: Path) -> None:
+    slow = "import pytest, select\n@pytest.mark.soak\ndef test_long():\n    select.select([], [], [], 1.5)\n"
+    (small_clone / "tests/core/test_one.py").write_text(slow)
+    settings = small_clone / "pyproject.toml"
+    settings.write_text(settings.read_text().replace("timeout = 600", "timeout = 1"))
+    done = run_tests(small_clone, "core", "-m", "soak")
+    assert "1 passed" in done.stdout.splitlines()[-1], done.stdout
+
+
+def ci(top: Path, **environment: str) -> list[str]:
+    """What .ci/run says in a clone whose launcher is the file `spinney` there; programs are taken as they are."""
+    (top / ".ci").mkdir()
+    text = (TOP / ".ci/run").read_text()
+    assert "\ninstall_missing\nstatus=0" in text
+    (top / ".ci/run").write_text(text.replace("\ninstall_missing\nstatus=0", "\nstatus=0"))
+    (top / "spinney").chmod(0o755)
+    done = subprocess.run(
+        ["bash", top / ".ci/run"], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    return [*done.stdout.splitlines(), f"exit code {done.returncode}"]
+
+
+def test_ci_runs_the_tests_first_and_then_the_checks(tmp_path: Path) -> None:
+    (tmp_path / "spinney").write_text('#!/bin/sh\necho "$@"; [ "$1" = check ]\n')
+    assert ci(tmp_path) == ["test", "ci: ./spinney test failed with exit code 1", "check", "exit code 1"]
+
+
+def test_ci_ends_what_hangs_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "spinney").write_text('#!/bin/sh\n[ "$1" = check ] || exec sleep 600\n')
+    said = ci(tmp_path, CI_TEST_MINUTES="0.005")
+    assert said == ["ci: ./spinney test was stopped after 0.005 minutes", "exit code 124"]
+
+
 @pytest.mark.parametrize(
     ("words", "chosen"),
     [

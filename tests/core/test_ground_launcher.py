@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import importlib.util
-import io
 import json
 import os
 import re
@@ -23,6 +22,8 @@ import pytest
 from launchers import PYPROJECT, TOP, launcher_of, make_clone
 
 from spinney_tools import test as test_command
+from spinney_tools.launcher import running
+from spinney_tools.launcher.requirements import groups
 
 COMPILING = "spinney: compiling the C core"
 INTERPRETER = ("/usr/bin/python3.11", "3.11.2")
@@ -80,7 +81,7 @@ def working(first_call: tuple[Path, subprocess.CompletedProcess[str]]) -> Iterat
     """That clone, in which nothing is due; what a test changes in it is put back."""
     top, _ = first_call
     kept = {file: file.read_bytes() for file in (top / "pyproject.toml", top / "backend.py", top / "native/src/one.c")}
-    call(top)
+    call(top, "match")
     yield top
     for file, content in kept.items():
         file.write_bytes(content)
@@ -109,12 +110,12 @@ def test_a_second_call_has_nothing_to_say(working: Path) -> None:
 
 def test_changed_c_is_compiled_and_nothing_else_done(working: Path) -> None:
     (working / "native/src/one.c").write_text('#include "spinney.h"\nint spinney_one(void) { return 2 - 1; }\n')
-    assert said(call(working)) == [COMPILING]
+    assert said(call(working, "match")) == [COMPILING]
 
 
 def test_broken_c_is_shown_and_leaves_no_old_core(working: Path) -> None:
     (working / "native/src/one.c").write_text("this is not C\n")
-    done = call(working)
+    done = call(working, "match")
     assert done.returncode == 7, "pure Python goes on"
     assert "this is not C" in done.stderr
     assert not (working / "native/python/spinney/_core.abi3.so").exists()
@@ -122,28 +123,28 @@ def test_broken_c_is_shown_and_leaves_no_old_core(working: Path) -> None:
 
 def test_broken_c_fails_where_the_core_is_required(working: Path) -> None:
     (working / "native/src/one.c").write_text("this is not C\n")
-    done = call(working, SPINNEY_REQUIRE_NATIVE="1")
+    done = call(working, "match", SPINNEY_REQUIRE_NATIVE="1")
     assert done.returncode == 1
     assert "this is not C" in done.stderr
 
 
 def test_without_a_compiler_one_line_names_the_package_and_pure_python_goes_on(working: Path, tmp_path: Path) -> None:
     bare = path_without_compiler(tmp_path / "bin")
-    done = call(working, PATH=bare)
+    done = call(working, "match", PATH=bare)
     assert done.returncode == 7, done.stderr
     assert done.stderr.splitlines()[1:] == [
         "spinney: no C compiler found; install one for the fast core: sudo apt install build-essential "
         "(until then: pure Python, which is slower)"
     ]
-    assert call(working, PATH=bare).stderr == "", "said once, not at every call"
-    assert said(call(working)) == [COMPILING], "a compiler that came meanwhile is used"
+    assert call(working, "match", PATH=bare).stderr == "", "said once, not at every call"
+    assert said(call(working, "match")) == [COMPILING], "a compiler that came meanwhile is used"
 
 
 def test_a_second_launcher_waits_for_the_first(working: Path) -> None:
     (working / "pyproject.toml").write_text(f"{PYPROJECT}# changed\n")
     with (working / "spinney").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        command = [sys.executable, working / "spinney"]
+        command = [sys.executable, working / "spinney", "match"]
         second = subprocess.Popen(command, env=ENVIRONMENT, stdout=PIPE, stderr=PIPE, text=True)
         assert second.stderr is not None
         assert second.stderr.readline() == "spinney: waiting for another ./spinney that is setting up .venv\n"
@@ -155,7 +156,7 @@ def test_a_second_launcher_waits_for_the_first(working: Path) -> None:
 def test_a_failing_pip_speaks_for_itself_and_what_was_installed_stays(working: Path) -> None:
     (working / "backend.py").write_text("raise ImportError('a broken backend')\n")
     (working / "pyproject.toml").write_text(f"{PYPROJECT}# changed\n")
-    done = call(working)
+    done = call(working, "match")
     assert done.returncode == 1
     assert "a broken backend" in done.stderr
     assert json.loads((working / ".venv/spinney-stamp.json").read_text())["extras"] == []
@@ -167,7 +168,9 @@ def test_a_pip_without_a_network_is_said_in_one_line(working: Path) -> None:
         backend.replace("Provides-Extra", "Requires-Dist: spinney-wants\\nProvides-Extra")
     )
     (working / "pyproject.toml").write_text(f"{PYPROJECT}# changed\n")
-    done = call(working, PIP_NO_INDEX="0", PIP_RETRIES="0", PIP_INDEX_URL="http://127.0.0.1:1/", PIP_EXTRA_INDEX_URL="")
+    done = call(
+        working, "match", PIP_NO_INDEX="0", PIP_RETRIES="0", PIP_INDEX_URL="http://127.0.0.1:1/", PIP_EXTRA_INDEX_URL=""
+    )
     assert done.returncode == 1
     *_, last = done.stderr.splitlines()
     assert last.startswith("spinney: No matching distribution found for spinney-wants; is there a network?"), (
@@ -192,9 +195,8 @@ def ready(clone: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, dic
         "python": list(INTERPRETER),
         "extras": ["test"],
         "packages": launcher.packages_key(),
-        "core": launcher.core_key(),
-        "compiled": False,
     }
+    launcher.write_whole(launcher.CORE_STAMP, {"core": launcher.core_key(), "compiled": False})
     return launcher, stamp
 
 
@@ -203,7 +205,8 @@ def due(launcher: ModuleType, stamp: dict[str, Any], *extras: str, python: tuple
     return steps
 
 
-EVERYTHING = ["environment", "packages", "core"]
+EVERYTHING = ["environment", "packages"]
+"""But the core: it is one for all environments."""
 
 
 def test_nothing_is_due_for_what_is_installed(ready: tuple[ModuleType, dict[str, Any]]) -> None:
@@ -231,7 +234,7 @@ def test_a_stamp_of_something_else_makes_everything_again(
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
 def test_a_torn_stamp_makes_everything_again(ready: tuple[ModuleType, dict[str, Any]], text: str) -> None:
     launcher, _ = ready
-    launcher.STAMP.write_text(text)
+    (launcher.VENV / launcher.STAMP).write_text(text)
     assert due(launcher, launcher.read_stamp()) == EVERYTHING
 
 
@@ -256,9 +259,33 @@ def test_changed_c_is_compiled_again(ready: tuple[ModuleType, dict[str, Any]], f
     assert due(launcher, stamp) == ["core"]
 
 
+def test_a_compiler_that_is_not_used_makes_no_difference(
+    ready: tuple[ModuleType, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, stamp = ready
+    there = {"cc": "/usr/bin/cc"}
+    monkeypatch.setattr(launcher.shutil, "which", there.get)
+    launcher.write_whole(launcher.CORE_STAMP, {"core": launcher.core_key(), "compiled": False})
+    there["clang"] = "/usr/bin/clang"
+    assert due(launcher, stamp) == []
+    there["cc"] = "/opt/cc"
+    assert due(launcher, stamp) == ["core"]
+
+
+def test_the_core_is_compiled_once_whatever_is_installed_and_made_anew(
+    ready: tuple[ModuleType, dict[str, Any]],
+) -> None:
+    launcher, stamp = ready
+    assert due(launcher, stamp, "cloud") == ["packages"]
+    assert due(launcher, {}, "cloud") == EVERYTHING, "as after a setup that was interrupted"
+    wanted = launcher.Wanted(INTERPRETER, frozenset(["pipeline"]), launcher.PIPELINE_VENV)
+    assert launcher.steps({}, wanted) == ["environment", "wheels", "packages"]
+
+
 def test_a_core_that_went_away_is_compiled_again(ready: tuple[ModuleType, dict[str, Any]]) -> None:
     launcher, stamp = ready
-    assert due(launcher, {**stamp, "compiled": True}) == ["core"]
+    launcher.write_whole(launcher.CORE_STAMP, {"core": launcher.core_key(), "compiled": True})
+    assert due(launcher, stamp) == ["core"]
 
 
 def test_headers_that_came_meanwhile_are_used(
@@ -266,10 +293,10 @@ def test_headers_that_came_meanwhile_are_used(
 ) -> None:
     launcher, stamp = ready
     monkeypatch.setattr(launcher.sysconfig, "get_path", lambda _name: str(tmp_path))
-    without = {**stamp, "core": launcher.core_key()}
-    assert due(launcher, without) == []
+    launcher.write_whole(launcher.CORE_STAMP, {"core": launcher.core_key(), "compiled": False})
+    assert due(launcher, stamp) == []
     (tmp_path / "Python.h").touch()
-    assert due(launcher, without) == ["core"]
+    assert due(launcher, stamp) == ["core"]
 
 
 def test_a_required_core_is_tried_again_each_time(
@@ -282,12 +309,9 @@ def test_a_required_core_is_tried_again_each_time(
 @pytest.mark.parametrize(
     ("line", "extras"),
     [
-        ("", set()),
-        ("--help", set()),
         ("match -s x readings.jsonl", set()),
-        ("up --help", set()),
         ("up --no-pipeline", {"cloud", "mobile", "sim"}),
-        ("up --source ble --pipeline", {"cloud", "mobile", "pipeline"}),
+        ("up --source ble --pipeline", {"cloud", "mobile"}),
         ("up --source=ble --no-pipeline --open", {"cloud", "mobile"}),
         ("doctor", set()),
         ("completion bash", set()),
@@ -321,6 +345,14 @@ def test_all_tests_need_what_the_parts_that_have_tests_need(clone: Path) -> None
     (clone / "tests/pipeline/deep").mkdir(parents=True)
     (clone / "tests/pipeline/deep/test_lake.py").touch()
     assert launcher_of(clone).extras_for(["test"]) == {"test", "test-cloud", "test-pipeline"}
+
+
+@pytest.mark.parametrize("line", ["test", "test mote", "test tests/mote/test_firmware_types.py", "soak"])
+def test_what_checks_the_firmwares_types_comes_with_the_tests(line: str) -> None:
+    extras = launcher_of(TOP).extras_for(line.split())
+    needs = [need for extra in extras for group in groups(TOP / "pyproject.toml", extra) for need in group]
+    assert any(need.startswith("pyright") for need in needs)
+    assert not any(need.startswith(("mypy", "ruff")) for need in needs), "as ./spinney check alone does"
 
 
 def test_the_launcher_and_the_command_know_the_same_parts() -> None:
@@ -403,7 +435,7 @@ def test_a_clone_that_cannot_be_written_is_said_in_one_line(
         raise PermissionError(errno.EACCES, "Permission denied", "/clone/.venv")
 
     monkeypatch.setattr(launcher, "set_up", refuses)
-    assert launcher.prepare(["match"]) == 1
+    assert launcher.prepare(launcher.wanted_for(["match"])) == 1
     said = capsys.readouterr().err
     assert said.startswith("spinney: /clone/.venv: Permission denied; this clone")
     assert said.count("\n") == 1
@@ -412,8 +444,7 @@ def test_a_clone_that_cannot_be_written_is_said_in_one_line(
 def test_at_a_terminal_seconds_go_by_on_one_line_and_then_stand_there(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launcher = launcher_of(clone)
-    say, ticked = launcher.say, clone / "ticked"
+    say, ticked = running.say, clone / "ticked"
 
     def say_and_mark(text: str, *, again: bool = False) -> None:
         say(text, again=again)
@@ -421,11 +452,11 @@ def test_at_a_terminal_seconds_go_by_on_one_line_and_then_stand_there(
             ticked.touch()
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(launcher, "TICK_SECONDS", 0.01)
-    monkeypatch.setattr(launcher, "say", say_and_mark)
+    monkeypatch.setattr(running, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(running, "say", say_and_mark)
     work = "import os, sys\nwhile not os.path.exists(sys.argv[1]): os.sched_yield()"
-    launcher.run("doing it", [sys.executable, "-c", work, str(ticked)])
-    first, *ticks, last, end = re.split(r"[\r\n]", capsys.readouterr().err)
+    running.run("doing it", [sys.executable, "-c", work, str(ticked)])
+    first, *ticks, last, end = re.split(r"\r\x1b\[K|\n", capsys.readouterr().err)
     assert first == "spinney: doing it ..."
     assert ticks
     assert all(re.fullmatch(r"spinney: doing it \.\.\. \d+ s", tick) for tick in ticks)
@@ -433,28 +464,15 @@ def test_at_a_terminal_seconds_go_by_on_one_line_and_then_stand_there(
     assert end == ""
 
 
-def test_up_asks_for_the_pipeline_once_at_a_terminal_and_remembers(
-    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert launcher_of(clone).answered(["up"]) == ["up", "--pipeline"]
-    assert "[y/N]" in capsys.readouterr().err
-    assert launcher_of(clone).answered(["up"]) == ["up", "--pipeline"], "said once"
-    assert launcher_of(clone).answered(["up", "--no-pipeline"]) == ["up", "--no-pipeline"]
-    assert launcher_of(clone).answered(["up"]) == ["up"], "a flag is remembered, too"
-    assert capsys.readouterr().err == ""
-
-
-def test_up_never_asks_where_there_is_no_terminal(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+def test_what_is_said_of_the_pipeline_is_remembered(clone: Path) -> None:
     launcher = launcher_of(clone)
     assert launcher.answered(["up", "--open"]) == ["up", "--open"]
     assert not launcher.ANSWER.exists()
+    assert launcher.answered(["up", "--no-pipeline"]) == ["up", "--no-pipeline"]
+    assert launcher.answered(["up"]) == ["up", "--no-pipeline"]
+    assert launcher.answered(["up", "--pipeline"]) == ["up", "--pipeline"]
+    assert launcher.answered(["up"]) == ["up", "--pipeline"]
+    assert launcher.answered(["match"]) == ["match"]
 
 
 def test_an_interrupt_says_that_the_next_call_goes_on(
@@ -466,7 +484,7 @@ def test_an_interrupt_says_that_the_next_call_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launcher, "set_up", interrupted)
-    assert launcher.prepare(["match"]) == 130
+    assert launcher.prepare(launcher.wanted_for(["match"])) == 130
     assert "the next ./spinney takes it up again" in capsys.readouterr().err
 
 

@@ -18,6 +18,8 @@ from dashboard_kit import NAMES, PROCESSES, WAIT_MS, City, Visit, announced, chr
 from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect, sync_playwright
 from servers import HOST, free_ports
 
+from spinney_cloud import setup_status
+
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 
 VIEWS = ("map", "sources", "subscriptions", "notifications", "savings", "health")
@@ -346,3 +348,19 @@ def test_a_socket_that_is_lost_is_opened_again(browser: Browser, running: Cloud)
         page.get_by_label("Find a source").fill("after-all")
         expect(page.locator(".source")).to_have_count(1)
         assert page.evaluate("window.isStillHere")
+
+
+def test_what_is_being_set_up_is_shown_until_it_is(browser: Browser, running: Cloud) -> None:
+    file = running.settings.data / setup_status.FILE
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('{"text": "downloading pyspark.tar.gz, 120 of 434 MB", "done": 120, "size": 480}')
+    with Visit(browser, running.url) as visit:
+        page = visit.open("health")
+        expect(page.locator("#setup")).to_contain_text("Pipeline: downloading pyspark.tar.gz, 120 of 434 MB")
+        expect(page.get_by_role("progressbar", name="Pipeline: downloading")).to_have_js_property("value", 0.25)
+        expect(page.locator("#setup-said")).to_have_text("The pipeline is being set up")
+        expect(page.locator("#health-figures")).to_contain_text("downloading pyspark.tar.gz")
+        visit.shot("setup")
+        file.unlink()
+        expect(page.locator("#setup")).to_be_hidden()
+        expect(page.locator("#setup-said")).to_have_text("The pipeline is set up")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(monkeypatc
     assert finding.state == "note"
     assert "bumble" in finding.text
     assert "spinney[sim]" in finding.remedy
+
+
+def test_a_pipeline_in_an_environment_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "pyspark" else object())
+    monkeypatch.setattr(clone, "root", lambda: tmp_path)
+    assert {found.what: found.state for found in doctor._extras()}["pipeline"] == "note"
+    (tmp_path / ".venv-pipeline").mkdir()
+    (tmp_path / ".venv-pipeline/spinney-stamp.json").write_text('{"extras": ["pipeline"]}')
+    assert {found.what: found.state for found in doctor._extras()}["pipeline"] == "good"
 
 
 @pytest.mark.parametrize("extra", doctor.EXTRAS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from spinney_tools import clone, reference
-from spinney_tools.command_tree import node_of
+from spinney_tools import cli, clone, reference
+from spinney_tools.command_tree import node_of, tree
+from spinney_tools.launcher.answers import PARSERS, answer
 
 
 @pytest.mark.parametrize("name", reference.READMES)
@@ -15,6 +17,19 @@ def test_every_reference_is_fresh(name: str) -> None:
     file = clone.root() / name
     assert "<!-- reference:" in file.read_text()
     assert not reference.refresh(file, write=False), "run ./spinney reference"
+
+
+def test_the_parsers_that_the_launcher_has_are_fresh() -> None:
+    assert not reference.refresh(PARSERS, reference.parsers, write=False), "run ./spinney reference"
+
+
+@pytest.mark.parametrize("path", [path for path, _ in tree().walk()], ids=" ".join)
+def test_the_launcher_helps_as_the_command_does(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer([*path, "--help"]) == 0
+    said = capsys.readouterr().out
+    with contextlib.suppress(SystemExit):
+        cli.main([*path, "--help"])
+    assert said == capsys.readouterr().out
 
 
 def test_every_command_and_setting_is_there() -> None:
@@ -60,8 +75,12 @@ def test_check_says_what_is_not_fresh_and_writes_nothing(
 ) -> None:
     monkeypatch.setattr(clone, "root", lambda: tmp_path)
     monkeypatch.setattr(reference, "READMES", ("README.md",))
+    monkeypatch.setattr(reference, "PARSERS", tmp_path / "parsers.json")
     (tmp_path / "README.md").write_text("<!-- reference:mote-commands -->\n<!-- /reference -->")
     assert reference.main(["--check"]) == 1
-    assert capsys.readouterr().out == "README.md: not fresh; ./spinney reference writes it\n"
+    said = (
+        "README.md: not fresh; ./spinney reference writes it\nparsers.json: not fresh; ./spinney reference writes it\n"
+    )
+    assert capsys.readouterr().out == said
     assert reference.main([]) == 0
     assert reference.main(["--check"]) == 0

@@ -20,7 +20,7 @@ from spinney_tools.bench.stuck import Stuck
 
 pytestmark = pytest.mark.slow
 TOP = Path(__file__).parents[2]
-QUESTION = "keep the city's history in a lake, too?"
+WITHOUT = "without the pipeline, by Spark: CI is set; ./spinney up --pipeline has it"
 COMMAND = """\
 #!/bin/sh
 export PYTHONPATH={path}
@@ -51,10 +51,10 @@ def clone(tmp_path: Path) -> Path:
             "python": list(launcher.interpreter()),
             "extras": ["cloud", "mobile", "pipeline", "sim"],
             "packages": launcher.packages_key(),
-            "core": launcher.core_key(),
-            "compiled": launcher.CORE.exists(),
         }
     )
+    if not launcher.CORE_STAMP.exists():
+        launcher.write_whole(launcher.CORE_STAMP, {"core": launcher.core_key(), "compiled": launcher.CORE.exists()})
     return top
 
 
@@ -86,17 +86,21 @@ def stop(terminal: Terminal) -> None:
     assert "Traceback" not in terminal.said
 
 
-def test_the_first_one_asks_and_starts_and_the_next_one_goes_on_and_asks_nothing(clone: Path) -> None:
+def test_the_first_one_starts_without_a_question_and_the_next_one_goes_on(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
     with spinney_up(clone) as terminal:
-        terminal.wait_for(QUESTION)
-        terminal.type("n\n")
         assert subscriptions(terminal) == {"smog", "posts"}
+        assert WITHOUT in terminal.said
         httpx.delete(f"{http(terminal)}/v1/subscriptions/posts", timeout=DEADLINE_SECONDS).raise_for_status()
         stop(terminal)
     assert sorted(json.loads((clone / ".spinney/spinney-up.json").read_text())["made"]) == ["posts", "smog"]
+    launcher_of(clone).answered(["up", "--no-pipeline"])
+    monkeypatch.delenv("CI")
     with spinney_up(clone) as terminal:
         assert subscriptions(terminal) == {"smog"}, "what was done the first time is there"
-        assert QUESTION not in terminal.said
+        assert "pipeline" not in terminal.said, "a no is remembered, and is not spoken of again"
         stop(terminal)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 
 COMMANDS = {
     "up": "run all of it here: a city of motes, five mobile brokers, a cloud broker and its page",
@@ -66,7 +67,7 @@ def run(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        print(f"spinney: no command {name!r}{suggestion(name)}; see spinney --help", file=sys.stderr)
+        print(f"spinney: no command {name!r}{suggestion(name, COMMANDS)}; see spinney --help", file=sys.stderr)
         return USAGE_ERROR
     status = importlib.import_module(f"spinney_tools.{name}").main(rest)
     assert isinstance(status, int)
@@ -83,8 +84,9 @@ def overview() -> str:
     )
 
 
-def suggestion(name: str) -> str:
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The nearest of those that there are, to be appended to what is wrong."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, COMMANDS, n=1)
+    close = get_close_matches(word, list(known), n=1)
     return f", perhaps {close[0]!r}" if close else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spinney_tools import cli
+from spinney_tools.launcher.rebuilt import spec_of
 
 _LISTED: Final[Mapping[str, str]] = {
     "mote": "spinney_tools.mote",
@@ -47,6 +48,10 @@ class _Found(BaseException):
         self.parser = parser
 
 
+_PASS_ON: Final = ("test", "soak")
+"""Commands that hand options which they do not know to another program."""
+
+
 def tree() -> Node:
     """The whole command. What is not installed has no options here."""
     top = Node(options=["--help", "--version"])
@@ -64,6 +69,33 @@ def node_of(path: tuple[str, ...], summary: str = "") -> Node:
             node.commands[name] = node_of((*path, name))
     node.options = node.options or ["--help"]
     return node
+
+
+def spec(path: tuple[str, ...]) -> dict[str, Any]:
+    """A command with all below it, as the launcher has it; LookupError if what it needs is not installed."""
+    parser = parser_of(path)
+    found: dict[str, Any] = {"passes_on": True} if path[0] in _PASS_ON else {}
+    if parser is not None:
+        return found | _spec_of_parser(parser) | _specs_below(path)
+    below = _specs_below(path)
+    if not below:
+        raise LookupError(f"spinney {' '.join(path)} is not installed here; ./spinney check installs all")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        cli.run([*path, "--help"])
+    return found | {"text": printed.getvalue().rstrip("\n")} | below
+
+
+def _specs_below(path: tuple[str, ...]) -> dict[str, Any]:
+    names = _listed(path[0]) if len(path) == 1 else []
+    return {"commands": {name: spec((*path, name)) for name in names}} if names else {}
+
+
+def _spec_of_parser(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    below: dict[str, Any] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below |= {name: _spec_of_parser(parser) for name, parser in action.choices.items()}
+    return {"parser": spec_of(parser)} | ({"commands": below} if below else {})
 
 
 def _listed(name: str) -> list[str]:

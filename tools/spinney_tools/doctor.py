@@ -109,11 +109,23 @@ def _python() -> Finding:
 def _extras() -> Iterator[Finding]:
     for extra, modules in EXTRAS.items():
         lacking = [name for name in modules if find_spec(name) is None]
-        if not lacking:
+        if lacking and extra == "pipeline" and (elsewhere := _pipeline_elsewhere()):
+            yield Finding(extra, "good", f"installed in {elsewhere}, for {USED_BY[extra]}")
+        elif not lacking:
             yield Finding(extra, "good", f"installed, for {USED_BY[extra]}")
         else:
             remedy = f"./spinney installs it when it is needed; else: pip install 'spinney[{extra}]'"
             yield Finding(extra, "note", f"not installed: {', '.join(lacking)}; needed by {USED_BY[extra]}", remedy)
+
+
+def _pipeline_elsewhere() -> Path | None:
+    """The environment that ./spinney has made for it, if it is whole."""
+    try:
+        venv = clone.root() / ".venv-pipeline"
+        stamp = json.loads((venv / "spinney-stamp.json").read_text(encoding="utf-8"))
+    except (clone.NotACloneError, OSError, ValueError):
+        return None
+    return venv if "pipeline" in stamp.get("extras", ()) else None
 
 
 def _core() -> Iterator[Finding]:

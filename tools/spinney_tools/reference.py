@@ -1,6 +1,7 @@
 """`spinney reference`: commands and settings, as the code has them, written into each part's README.
 
-A README says where: everything between `<!-- reference:NAME -->` and `<!-- /reference -->` is ours.
+A README says where: everything between `<!-- reference:NAME -->` and `<!-- /reference -->` is ours. And all parsers,
+written down for the launcher, which answers `--help` before anything is installed.
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from spinney_tools import clone
-from spinney_tools.command_tree import Node, node_of, parser_of
+from spinney_tools import cli, clone
+from spinney_tools.command_tree import Node, node_of, parser_of, spec
+from spinney_tools.launcher.answers import PARSERS
 
 DONE, STALE, USAGE_ERROR = 0, 1, 2
 READMES: Final = ("cloud/README.md", "mobile_broker/README.md", "firmware/README.md")
@@ -51,6 +54,7 @@ def main(arguments: list[str]) -> int:
     try:
         top = clone.root()
         stale = [name for name in READMES if refresh(top / name, write=not options.check)]
+        stale += [PARSERS.name] if refresh(PARSERS, parsers, write=not options.check) else []
     except clone.NotACloneError as error:
         parser.error(str(error))
     except (PageError, OSError) as error:
@@ -61,10 +65,19 @@ def main(arguments: list[str]) -> int:
     return STALE if stale and options.check else DONE
 
 
-def refresh(file: Path, *, write: bool) -> bool:
-    """Whether its references were others than they should be."""
-    before = file.read_text(encoding="utf-8")
-    after = filled(before)
+def parsers(_before: str = "") -> str:
+    """All commands with their parsers, as the launcher reads them."""
+    try:
+        specs = {name: spec((name,)) for name in cli.COMMANDS}
+    except LookupError as missing:
+        raise PageError(str(missing)) from None
+    return json.dumps(specs, indent=1, ensure_ascii=False) + "\n"
+
+
+def refresh(file: Path, made: Callable[[str], str] | None = None, *, write: bool) -> bool:
+    """Whether it was other than it should be: its references, or all of it."""
+    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    after = (made or filled)(before)
     if write and after != before:
         file.write_text(after, encoding="utf-8")
     return after != before

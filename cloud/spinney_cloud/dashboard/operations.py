@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
+from .. import setup_status
 from ..api.context import Api
 from ..api.routes_operations import ask_all, health_of
 from .channels import Newest
@@ -74,7 +75,9 @@ class Operations:
             metrics, answers = await asyncio.gather(ask_all(self._api, "metrics"), ask_all(self._api, "health"))
             texts = [text.decode() for text in metrics.values() if text is not None]
             counts = await asyncio.to_thread(counted, texts)
-            self._newest.put(orjson.dumps({"kind": "operations", "health": health_of(answers), "counts": counts}))
+            setup = await asyncio.to_thread(setup_status.read, self._api.service.settings.data)
+            told = {"kind": "operations", "health": health_of(answers), "counts": counts, "setup": setup}
+            self._newest.put(orjson.dumps(told))
             await asyncio.sleep(LOOK_SECONDS)
 
 

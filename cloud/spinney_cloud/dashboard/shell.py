@@ -52,6 +52,7 @@ def define(api: Api) -> None:
         ui.add_head_html(_head(shown))
         ui.add_body_html('<a class="skip" href="#views">Skip to content</a>')
         _header(caller, views, has_users=api.door.has_users)
+        _setup()
         with ui.element("div").props("id=views tabindex=-1"):  # NiceGUI's page is the main element already
             for view in views:
                 with ui.element("section").props(f'id="view-{view.name}" aria-labelledby="title-{view.name}" hidden'):
@@ -89,6 +90,14 @@ def _header(caller: Caller, views: list[View], *, has_users: bool) -> None:
                     _text("span", caller.name).props(f'title="{caller.role}"').classes("account-name")
                     with ui.element("button").props('type=submit aria-label="Log out"'):
                         _icon("logout")
+
+
+def _setup() -> None:
+    """What is being set up beside the cloud, while it is; shown to operators."""
+    with ui.element("div").props("id=setup hidden").classes("setup"):
+        _text("span", "").props("id=setup-text")
+        ui.element("progress").props('id=setup-share max=1 aria-labelledby="setup-text"')
+    _text("span", "").props("id=setup-said role=status").classes("unseen")
 
 
 def _icon(name: str) -> None:

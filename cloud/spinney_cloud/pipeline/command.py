@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -134,7 +135,8 @@ async def _run(wanted: Wanted) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ask_to_stop)
-    pipeline = Pipeline(wanted.server, wanted.job, stopping, where=wanted.where)
+    ready = partial(print, f"ready: {wanted.where} into {wanted.job().lake}", flush=True)
+    pipeline = Pipeline(wanted.server, wanted.job, stopping, where=wanted.where, on_ready=ready)
     await pipeline.run()
     logger.info("stopped")
 

@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         type=Path,
         default=default_folder(),
-        help="where workloads are kept; mote: a folder with temperatures (default: %(default)s)",
+        help="where workloads are kept; mote: a folder with temperatures (default: in the user's cache)",
     )
     return parser
 

@@ -15,7 +15,7 @@ is sent. Everything is kept in the data directory and is there again the next ti
 
 examples:
   ./spinney up                                  a city with 100 motes; the page is at http://127.0.0.1:8080/dashboard/
-  ./spinney up --open --pipeline                open the page in a browser; keep the history in a lake, by Spark
+  ./spinney up --open --no-pipeline             open the page in a browser; no Spark, now and from now on
   ./spinney up --source ble --place 45.81,15.98 what this machine's own Bluetooth adapter hears, in place of the city
   ./spinney up --http-port 0 --mqtt-port 0      on free ports, beside another one: --data elsewhere
   ./spinney up --fresh                          begin anew: forget all data of the last time
@@ -62,8 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--pipeline",
         action=argparse.BooleanOptionalAction,
-        default=False,
-        help="run the Spark pipeline, too; ./spinney asks once unless told",
+        help="keep the history in a lake, by Spark: installed in the background where it is not there yet (default: "
+        "yes from ./spinney, but not with --source ble, below 4 GB of memory or 5 GB of free disk, or where CI is set; "
+        "what is said is remembered)",
     )
     parser.add_argument("--motes", type=_count, default=100, metavar="N", help="of the city (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="another one is another city (default: %(default)s)")

@@ -19,7 +19,7 @@ MARK: Final = "spinney-up.json"
 """Says that the directory is ours, and what was made in it."""
 FORMAT: Final = 1
 BEFORE_MARK: Final = {"lock", f"{MARK}.part", "pipeline-wanted"}
-"""What may be there before the mark: of a start that was cut short, and the launcher's answer to its one question."""
+"""What may be there before the mark: of a start that was cut short, and what the launcher remembers of the pipeline."""
 PARTS: Final = ("cloud", "city", "brokers", "log", "run")
 CONNECTIONS: Final = 6
 """Of a mobile broker at one time: what good adapters manage."""

@@ -20,6 +20,7 @@ from .. import clone
 from ..sim.mote import FIRMWARE
 from . import DONE, FAILED, INTERRUPTED
 from .folder import Folder, UpError
+from .pipeline import HAVE_IT, Joining, installed, launcher, why_not
 from .plan import Plan
 from .ready import OWN_SUBSCRIPTIONS, SUBSCRIPTIONS, lines, notifications, subscribe
 from .stack import Signals, Stack
@@ -60,7 +61,7 @@ def _look(options: argparse.Namespace) -> None:
         raise UpError("the motes' firmware is not here: run it in a clone of the repository, or use --source ble")
     if options.source == "ble":
         _look_at_adapter()
-    if options.pipeline:
+    if options.pipeline and launcher() is None:
         _look_at_pipeline()
 
 
@@ -102,12 +103,16 @@ class _Run:
         self._wishes = SUBSCRIPTIONS if self._is_city else OWN_SUBSCRIPTIONS
         self._plan = Plan(motes=options.motes, seed=options.seed) if self._is_city else None
         self._killed = False
+        self._wants_pipeline = self._decide_on_pipeline()
         if options.place is not None:
             folder.note(place=options.place)
         data = str(folder.part("cloud"))
         ports = ["--http-port", str(http), "--mqtt-port", str(mqtt), "--nats-port", "0"]
-        pipeline = ["--with-pipeline", str(options.pipeline).lower()]
-        self._stack = Stack(folder, self._plan, ["--data", data, *ports, *pipeline])
+        # the log waits for a pipeline that has read from it before; one that is only being installed holds back nothing
+        waits = ["--log-pipeline", "true"] if self._wants_pipeline and "pipeline" in folder.notes else []
+        # with what the pipeline has installed, the cloud's dry runs reach back into the lake
+        python = (installed() if self._wants_pipeline else None) or Path(sys.executable)
+        self._stack = Stack(folder, self._plan, ["--data", data, *ports, *waits], python)
 
     async def run(self) -> int:
         """Until Ctrl-C or SIGTERM."""
@@ -117,14 +122,28 @@ class _Run:
             self._say(f"starting; data in {self._folder.path}")
             if await signals.unless(asyncio.create_task(self._start())):
                 self._show(time.monotonic() - began)
-                telling = asyncio.create_task(self._tell())
+                works = [asyncio.create_task(self._tell())]
+                if self._wants_pipeline:
+                    works.append(asyncio.create_task(Joining(self._folder, self._stack, self._say).run()))
                 await signals.stopping.wait()
-                telling.cancel()
+                for work in works:
+                    work.cancel()
+                await asyncio.gather(*works, return_exceptions=True)
         finally:
             self._say("stopping; a second Ctrl-C does it at once")
             await self._stack.stop()
             self._say("stopped; ./spinney up goes on where this left off")
         return INTERRUPTED if self._killed else DONE
+
+    def _decide_on_pipeline(self) -> bool:
+        """As asked for, now or before; else wherever it can be installed, and has room."""
+        if self._options.pipeline is not None:
+            return bool(self._options.pipeline)
+        if launcher() is None:
+            return False
+        if reason := why_not(self._options, self._folder.path):
+            self._say(f"without the pipeline, by Spark: {reason}; {HAVE_IT}")
+        return reason is None
 
     async def _start(self) -> None:
         await self._stack.start()

@@ -51,10 +51,10 @@ class Part:
         self.ready_line = line
         return True
 
-    async def ready(self) -> None:
-        """Until it does its work; UpError with its own words if it does not."""
+    async def ready(self, seconds: float | None = START_SECONDS) -> None:
+        """Until it does its work; UpError with its own words if it does not, or not in time."""
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self.child.wait_ready()
         except ChildError as error:
             raise UpError(self._why() or f"{error}; {self.last_words}") from None
@@ -78,12 +78,12 @@ class Part:
 
 
 class Stack:
-    """The processes. `pipeline`: beside the cloud broker; without a plan, a mobile broker on a real adapter."""
+    """The processes. Without a plan: a mobile broker on a real adapter. `python`: that of the cloud broker."""
 
-    def __init__(self, folder: Folder, plan: Plan | None, cloud: Sequence[str]) -> None:
+    def __init__(self, folder: Folder, plan: Plan | None, cloud: Sequence[str], python: Path) -> None:
         self._folder = folder
         self._plan = plan
-        self._cloud = self._part("cloud", "spinney_tools", "cloud", *cloud)
+        self._cloud = self._part("cloud", "spinney_tools", "cloud", *cloud, python=python)
         self._stages: list[list[Part]] = [[self._cloud]]
         self._mobile: list[Part] = []
         self._is_killing = False
@@ -145,8 +145,16 @@ class Stack:
             parts.append(self._part(square.name, "spinney_tools.up.mobile", *given))
         return parts
 
-    def _part(self, name: str, module: str, *arguments: str) -> Part:
-        return Part(name, [sys.executable, "-P", "-m", module, *arguments], self._folder.part("log"))
+    def _part(self, name: str, module: str, *arguments: str, python: Path = Path(sys.executable)) -> Part:
+        return Part(name, [str(python), "-P", "-m", module, *arguments], self._folder.part("log"))
+
+    async def join_pipeline(self, python: Path, data: Path) -> None:
+        """Start the pipeline beside what runs, until it does its work: Spark takes its time. It stops with what brings
+        in readings."""
+        part = self._part("pipeline", "spinney_tools", "pipeline", "--data", str(data), python=python)
+        self._stages[-1].append(part)
+        part.child.start()
+        await part.ready(None)
 
     def address(self, what: str) -> str:
         """MQTT or HTTP, as the cloud broker says it."""

@@ -33,7 +33,9 @@ def main(argv: list[str]) -> int:
     commands.add_parser("list", help="what there is", description="List what there is.", **more)
     for name, text in (("generate", "write what is missing"), ("verify", "compare what is there with the checksums")):
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", **more)
-        command.add_argument("folder", nargs="?", type=Path, default=default_folder(), help="default: %(default)s")
+        command.add_argument(
+            "folder", nargs="?", type=Path, default=default_folder(), help="default: in the user's cache"
+        )
     generating = commands.choices["generate"]
     generating.add_argument("workloads", nargs="*", metavar="W", help="default: all")
     generating.add_argument("--max", type=int, metavar="N", help="leave out more than N subscriptions")

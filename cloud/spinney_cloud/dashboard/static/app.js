@@ -43,12 +43,25 @@ function link(is) {
   pill.textContent = is ? "live" : "reconnecting";
 }
 
+// Something is being set up beside the cloud: what, and how far it is. A screen reader is told when that begins and ends.
+function setUp({ setup }) {
+  const bar = $("setup");
+  if (bar.hidden === Boolean(setup)) $("setup-said").textContent = setup ? "The pipeline is being set up" : "The pipeline is set up";
+  bar.hidden = !setup;
+  if (!setup) return;
+  $("setup-text").textContent = `Pipeline: ${setup.text}`;
+  const share = $("setup-share");
+  if (setup.share === null) share.removeAttribute("value");
+  else share.value = setup.share;
+}
+
 await shellIsThere();
 document.documentElement.lang = "en";
 addEventListener("hashchange", () => show(chosen(), true));
 $("theme").addEventListener("click", () => globalThis.switchTheme());
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("views").focus(); });
 on("link", link);
+on("operations", setUp);
 connect();
 await show(chosen(), false);
 globalThis.spinney = { state, about, may }; // for looking at it in the browser's console

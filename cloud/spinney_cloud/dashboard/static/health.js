@@ -29,7 +29,7 @@ function drawFigures() {
       figure("Matcher lag", lag(counts.matcher_lag), `${count(counts.matcher_behind || 0)} records wait`),
       "pipeline_lag" in counts || "pipeline_behind" in counts
         ? figure("Pipeline lag", lag(counts.pipeline_lag), `${count(counts.pipeline_behind || 0)} records wait`)
-        : figure("Pipeline lag", "–", "no pipeline runs"),
+        : figure("Pipeline lag", "–", told?.setup ? told.setup.text : "no pipeline runs"),
       figure("Notifications delivered", count((counts.delivered || 0) + (counts.events || 0)), `${count(counts.delivery_dropped || 0)} dropped`));
   }
   const { unseen = 0, forgotten = 0 } = state.overview || {};
