@@ -6,6 +6,7 @@
  "have": 5}
 {"session": "s1", "away": true}      the will: ignored if the session is an older one
 {"session": "s1", "over": true}      the end
+{"session": "s1", "report": {...}}   what it evaluates, where the cloud asks for that (see completeness/entries.py)
 {"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only; it may
  come along with an announcement, too
 """
@@ -38,7 +39,7 @@ MAX_RADIUS_METERS: Final = 20_100_000.0
 """Half of the way around the world."""
 
 _KEPT = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "over")
-_MEMBERS = (*_KEPT, "have", "away", "counts")
+_MEMBERS = (*_KEPT, "have", "away", "counts", "report")
 COUNTS: Final = ("sent", "spared", "bytes_sent", "bytes_spared", "motes_sent", "motes_spared")
 """What a tally counts since the broker's start: publications, their bytes, and samples of its motes."""
 MAX_COUNT: Final = 2**53
@@ -173,6 +174,14 @@ class Counted:
     counts: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """What the broker says that it evaluates, as it came."""
+
+    session: str
+    report: Any
+
+
 def decode(data: bytes) -> Announcement:
     """What gave these bytes of the bucket."""
     try:
@@ -191,7 +200,11 @@ def decode(data: bytes) -> Announcement:
         raise AnnouncementVersionError(f"a damaged announcement: {data[:80]!r}: {error!r}") from error
 
 
-def read_announcement(item: Any, tenant: str, client: str, received: float) -> Announcement | Away | Over | Counted:
+Said = Announcement | Away | Over | Counted | Reporting
+"""What a broker may say of itself."""
+
+
+def read_announcement(item: Any, tenant: str, client: str, received: float) -> Said:
     """From the objects that JSON gives; AnnouncementError says what is wrong and where."""
     if not isinstance(item, dict):
         raise AnnouncementError("an announcement is an object")
@@ -203,6 +216,8 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> A
         return Away(session) if item.get("over") is not True else Over(session)
     if item.keys() == {"session", "counts"}:
         return Counted(session, _counts(item["counts"]))
+    if item.keys() == {"session", "report"}:
+        return Reporting(session, item["report"])
     place = _place(item.get("place"))
     sources = _sources(item.get("sources"), place)
     return Announcement(

@@ -34,7 +34,7 @@ from .numbering import Numbering
 from .outbox import Outbox
 from .place import Whereabouts
 from .pushing import Pushing
-from .reporting import explain, status_of, tally_of
+from .reporting import evaluated_by, explain, status_of, tally_of
 from .rules import Rules
 from .samples import Digest, Heard, Sample
 from .settings import AcquireMotes, AnyAcquire, Settings
@@ -136,6 +136,7 @@ class Broker:
         uplink = Uplink(access, self.outbox, self.activations, self.leases, dead_letters)
         uplink.on_announced = self._cloud_has
         uplink.tally.counts = lambda: tally_of(self)
+        uplink.reports.look = lambda: evaluated_by(self)
         return uplink
 
     def _add_acquirers(self) -> None:

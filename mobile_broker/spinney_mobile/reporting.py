@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .active import ActiveFilter
 from .devices import Seen
+from .reports import State
 from .samples import Digest
 from .status import FilterStatus, SourceStatus, Status, UplinkStatus
 
@@ -133,6 +134,22 @@ def _counts(broker: Broker) -> dict[str, int]:
         **{f"watchdog_{name.replace(' ', '_')}": count for name, count in broker.watchdog.counts.items()},
         "place_refused": broker.whereabouts.refused,
     }
+
+
+def evaluated_by(broker: Broker) -> State:
+    """What it evaluates, and what it could not send, as the cloud is told."""
+    counts, outbox, motes = broker.taking.counts, broker.outbox.counts, broker.pushing.counts().get("events_lost", 0)
+    refused = 0 if broker.uplink is None else broker.uplink.counts.refused
+    behind = [name for name in broker.pushing.behind() if broker.leases.owns(name)]
+    return State(
+        epoch=broker.activations.at_work,
+        pending=None if broker.activations.unreadable else tuple(sorted(behind)),
+        is_private=bool(broker.settings.rule),
+        sends_all=broker.settings.send == "all" and not broker.pushing.sources,
+        lost=outbox.dropped_full + outbox.dropped_old + refused + motes + (not broker.outbox.intact),
+        lost_by_motes=motes,
+        thinned=counts["thinned"],
+    )
 
 
 def tally_of(broker: Broker) -> dict[str, int]:

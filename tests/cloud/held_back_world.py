@@ -130,7 +130,7 @@ class World:
                 attributes["temp"] = {"min": -10, "max": random.choice([18, 40])}
             constants = {"room": random.choice(["kit", "hall"])}
             motes.append(Mote(f"b{number}m{index}", constants, attributes, random.random() < 0.3))
-        return Broker(f"b{number}", motes, private=random.random() < 0.05)
+        return Broker(f"b{number}", motes, private=random.random() < 0.03)
 
     # ---- time
 
@@ -149,7 +149,9 @@ class World:
                     self.after(random.uniform(0, 4), lambda mote=mote: self.sample(mote))  # type: ignore[misc]
         self.after(1, self.publish)
         for _ in range(random.choice([0, 0, 1, 2, 4])):
-            happens = random.choice([self.change, self.change, self.change, self.cut, self.restart, self.lose, self.leave])
+            happens = random.choices(
+                [self.change, self.cut, self.restart, self.lose, self.leave], weights=[8, 4, 2, 1, 1]
+            )[0]
             self.after(random.uniform(30, SECONDS), happens)
         while self._queue and self._queue[0][0] < SECONDS:
             self.now, _, what = heapq.heappop(self._queue)
@@ -197,11 +199,21 @@ class World:
         before = {} if full else broker.told
         add = [one for digest, one in active.items() if not one.is_like(before.get(digest))]
         drop = [digest for digest in before if digest not in active]
-        owners = {name: lease.client for name in sorted(self._leases.wanted_by(broker.name)) if (lease := self._leases.owner(name))}
+        owners = {
+            name: lease.client
+            for name in sorted(self._leases.wanted_by(broker.name))
+            if (lease := self._leases.owner(name))
+        }
         if not (full or add or drop or owners != broker.knows_leases):
             return
         broker.told_epoch += 1
-        message = {"epoch": broker.told_epoch, "full": full, "add": [one.to_json() for one in add], "drop": drop, "leases": []}
+        message = {
+            "epoch": broker.told_epoch,
+            "full": full,
+            "add": [one.to_json() for one in add],
+            "drop": drop,
+            "leases": [],
+        }
         chosen = frozenset(one.digest for one in add if one.sources is not None)
         self.say(entries.activated(broker.name, message, chosen))
         broker.told, broker.sent_anything = active, True
@@ -209,7 +221,9 @@ class World:
         delay = self.random.choice([0.2, 0.5, 2.0, 2.0, 10.0])
         self.after(delay, lambda: self.take(broker, epoch, link, run, active, owners))
 
-    def take(self, broker: Broker, epoch: int, link: int, run: int, active: dict[str, Active], owners: dict[str, str]) -> None:
+    def take(
+        self, broker: Broker, epoch: int, link: int, run: int, active: dict[str, Active], owners: dict[str, str]
+    ) -> None:
         """An activation reaches its broker, on the link that it was sent on; late ones are put right later."""
         if (broker.link, broker.run) != (link, run) or not broker.up or epoch < broker.epoch:
             return
@@ -245,15 +259,19 @@ class World:
             self._announced[source][-1][1] = self.now
         if value is not None:
             self.say(value)
-        moved = self._leases.end(broker.name) if change.after is None else self._leases.ask(broker.name, change.after.lease)
+        moved = (
+            self._leases.end(broker.name) if change.after is None else self._leases.ask(broker.name, change.after.lease)
+        )
         if change.after is None:
             self._activations.end(broker.name)
         else:
             self._activations.announce(change.after)
         self.activate()
         for one in self.brokers:
-            if one.name in moved.values() or (one is broker and more.get("full")) or any(
-                one.name in self._leases.asking(source) for source in moved
+            if (
+                one.name in moved.values()
+                or (one is broker and more.get("full"))
+                or any(one.name in self._leases.asking(source) for source in moved)
             ):
                 self.tell(one, full=bool(more.get("full")) and one is broker)
         if change.after is None:
@@ -360,7 +378,9 @@ class World:
         publication: dict[str, Any] = {"source": mote.name, "id": f"{mote.name}:1:{mote.number}", **mote.constants}
         outside = not mote.commits and self.random.random() < 0.02
         for name, limits in mote.attributes.items():
-            publication[name] = float(limits["max"] + 50) if outside else self.random.uniform(limits["min"], limits["max"])
+            publication[name] = (
+                float(limits["max"] + 50) if outside else self.random.uniform(limits["min"], limits["max"])
+            )
         for name in mote.attributes:
             if self.random.random() < 0.2:
                 del publication[name]
@@ -439,7 +459,9 @@ class World:
         for one in self.samples:
             if not test(one.publication) or id(one) in there:
                 continue
-            if not any(begun <= until and since <= end for begun, end in self._announced.get(one.source, [[0, SECONDS]])):
+            if not any(
+                begun <= until and since <= end for begun, end in self._announced.get(one.source, [[0, SECONDS]])
+            ):
                 continue
             if one.source == "direct":  # what is missing before the first, or after the last, nobody can know
                 if last_direct and last_direct[0] < one.at < last_direct[-1]:

@@ -107,7 +107,9 @@ class Answer:
     def text(self) -> str:
         """In a sentence or two."""
         if not self.count:
-            return f"Complete: nothing that it would have been told of was held back ({_counted(self.sources, 'source')})."
+            return (
+                f"Complete: nothing that it would have been told of was held back ({_counted(self.sources, 'source')})."
+            )
         why = "; ".join(self._summary())
         match self.verdict:
             case "at least":
@@ -118,7 +120,7 @@ class Answer:
                 return f"It is not known: readings may be missing, and they might change what is told: {why}."
 
     def _summary(self) -> list[str]:
-        groups = Counter((one.why, one.broker) for one in self.reasons)
+        groups: Counter[tuple[Why, str | None]] = Counter((one.why, one.broker) for one in self.reasons)
         named: list[str] = []
         for (why, broker), _ in groups.most_common(TOLD_IN_TEXT):
             sources = {one.source for one in self.reasons if (one.why, one.broker) == (why, broker)} - {None}
@@ -142,9 +144,11 @@ class Answer:
 
     def lines(self, limit: int) -> list[str]:
         """For a terminal: the sentence, and the first reasons."""
-        found = [self.text]
-        for one in self.reasons[:limit]:
-            found.append(f"  {one.source or 'all sources'}, {_moment(one.since)} to {_moment(one.until)}: {one.text}")
+        shown = (
+            f"  {one.source or 'all sources'}, {_moment(one.since)} to {_moment(one.until)}: {one.text}"
+            for one in self.reasons[:limit]
+        )
+        found = [self.text, *shown]
         if self.count > limit:
             found.append(f"  and {_counted(self.count - limit, 'more reason')}")
         return found

@@ -96,11 +96,8 @@ class Broker:
 
     def leased(self, entry: Leased, others: Collection[str]) -> None:
         """It owns these. `others`: those of them that were another's: it is not to publish them before it is told."""
-        if entry.full:
-            gone = [name for name in self.owned if name not in entry.add]
-        else:
-            gone = [*entry.drop]
-        for name in gone:
+        gone = [name for name in self.owned if name not in entry.add] if entry.full else entry.drop
+        for name in tuple(gone):
             self.owned.pop(name, None)
             self._moving.pop(name, None)
         self._moving |= dict.fromkeys(others)
@@ -121,7 +118,9 @@ class Broker:
 
     def broken(self) -> None:
         """Something was not written down."""
-        self._sets, self._behind, self._partly, self.report, self.is_confirmed = [None], {}, None, None, False
+        self._sets = [None]
+        self._behind = {}
+        self._partly, self.report, self.is_confirmed = None, None, False
 
     # ---- what follows
 

@@ -181,7 +181,9 @@ def over(client: str) -> dict[str, Any]:
     return _of("over", client)
 
 
-def activated(client: str, message: Mapping[str, Any], chosen: frozenset[str], *, again: bool = False) -> dict[str, Any]:
+def activated(
+    client: str, message: Mapping[str, Any], chosen: frozenset[str], *, again: bool = False
+) -> dict[str, Any]:
     """Of an activation's message; of leases only that there are some. `chosen`: digests for some sources only."""
     add = [{**item, "chosen": True} if item["filter"] in chosen else item for item in message["add"]]
     return {
@@ -270,6 +272,8 @@ def _announcement(item: Mapping[str, Any], tenant: str, at: float) -> Announceme
     return read
 
 
+PASSING: Final = ("lost", "thinned", "seconds")
+"""Members of a report that hold for the time before it alone."""
 _REPORT = ("run", "epoch", "pending", "private", "all", "lost", "thinned", "seconds")
 
 

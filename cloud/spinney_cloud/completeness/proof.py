@@ -6,7 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spinney import FALSE, TRUE, UNKNOWN, ContentSubscription, Filter, Prepared, SyntaxError, covers, feed, overlaps, parse
+from spinney import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    ContentSubscription,
+    Filter,
+    Prepared,
+    SyntaxError,
+    covers,
+    feed,
+    overlaps,
+    parse,
+)
 from spinney.domain import any_of
 from spinney.expression import And, Between, IsNull, Literal, Or, Property, conjunction, properties
 from spinney.intervals import hull
@@ -80,9 +92,7 @@ class Proofs:
         known = group.environment
         if "source" not in self._names:  # filters that name sources are looked at source by source, where there are any
             return dict.fromkeys(group.names, known)
-        return {
-            name: Environment({**known.domains, "source": any_of([name])}, known.others) for name in group.names
-        }
+        return {name: Environment({**known.domains, "source": any_of([name])}, known.others) for name in group.names}
 
     def concerns(self, source: str) -> bool:
         """Whether a source of this name may match at all."""

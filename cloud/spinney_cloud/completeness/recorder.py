@@ -79,4 +79,6 @@ class Recorder:
                 await (await self._put(tenant, entries.broken(str(value["client"]))))
 
     async def _put(self, tenant: str, value: Mapping[str, Any]) -> Any:
-        return await self._writer.put(log_subject("history", tenant), records.encode(records.History(tenant, dict(value))))
+        return await self._writer.put(
+            log_subject("history", tenant), records.encode(records.History(tenant, dict(value)))
+        )
