@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 Verdict = Literal["complete", "at least", "unknown"]
 Why = Literal[
     "filters", "changing", "density", "thinned", "labels", "private", "lost", "gap", "away", "unowned", "cut",
-    "before", "retention", "silent", "broken", "effort",
+    "lake", "before", "retention", "silent", "broken", "effort",
 ]  # fmt: skip
 
 MAX_REASONS: Final = 10_000
@@ -36,6 +36,7 @@ _WORDS: Final[Mapping[Why, str]] = {
     "away": "{broker} was away: it has not said that all it heard then has come",
     "unowned": "no broker owned it",
     "cut": "the answer was cut short",
+    "lake": "the lake does not have it yet",
     "before": "nothing was written down then of what brokers were asked for",
     "retention": "this part of the log is no longer kept",
     "silent": "{broker} does not say what it evaluates; is it older than the cloud?",

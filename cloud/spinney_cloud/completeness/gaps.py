@@ -55,6 +55,17 @@ class Numbers:
             if run.numbered:
                 _take(source, run, at)
 
+    def counted(self, source: str, client: str, boot: int, end: int, since: float, until: float, missing: int) -> None:
+        """What came of a boot up to before number `end`, and how many of its numbers did not. In order of boots."""
+        if source not in self._sources and len(self._sources) >= MAX_SOURCES:
+            self.overflown = True
+            return
+        found = self._sources.setdefault(source, _Source())
+        found.clients.add(client)
+        found.newest, found.newest_at = (boot, end), until
+        if missing > 0 and len(found.gaps) < MAX_GAPS:
+            found.gaps.append(Gap(-1, 0, 1, since, until))
+
     def sources(self) -> Iterator[tuple[str, set[str], list[Gap]]]:
         """Each source with those who sent it, and what is missing of it."""
         for name, source in self._sources.items():

@@ -37,6 +37,8 @@ MAX_NOTED: Final = 100_000
 """Reasons before what follows on one another is made one."""
 LOSS_SECONDS: Final = 5.0
 """By how much earlier than a broker says a lost reading may have been taken."""
+START_SECONDS: Final = 120.0
+"""From the first record of a log, within which its first coordinator has begun to keep history."""
 KEPT_SLACK: Final = 2.0
 """The history counts as kept for so many of the periods in which that is said."""
 
@@ -84,6 +86,7 @@ class Judge:
         self._numbers = Numbers()
         self._noted: list[Reason] = []
         self._kept_until: float | None = None
+        self._begun: float | None = None
         self._deadline = time.monotonic() + MAX_SECONDS
         self._gave_up: float | None = None
 
@@ -92,6 +95,15 @@ class Judge:
     def heard(self, at: float, runs: Iterable[Run]) -> None:
         """Publications of the log within the time."""
         self._numbers.heard(at, runs)
+
+    def counted(self, source: str, client: str, boot: int, end: int, since: float, until: float, missing: int) -> None:
+        """The same of a boot of a source: who sent it, up to before which number, and how many are missing."""
+        self._numbers.counted(source, client, boot, end, since, until, missing)
+
+    def nothing_before(self, at: float) -> None:
+        """The log begins here, and nothing was ever there before."""
+        self.since = min(max(self.since, at), self.until)
+        self._begun = at
 
     def note(self, why: Why, since: float, until: float) -> None:
         """Something that the history does not say."""
@@ -254,7 +266,8 @@ class Judge:
 
     def _is_kept(self, at: float, seconds: float) -> None:
         begun = self.since if self._kept_until is None else self._kept_until
-        if at > begun:
+        is_new = self._kept_until is None and self._begun is not None and at <= self._begun + START_SECONDS
+        if at > begun and not is_new:
             self._note(Reason("before", None, None, begun, at))
         self._kept_until = at + KEPT_SLACK * seconds
 
