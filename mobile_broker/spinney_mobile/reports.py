@@ -1,7 +1,7 @@
 """What this broker tells the cloud that it evaluates, so that the cloud can say later what was never sent. Pure.
 
     {"session": "...", "report": {"run": "...", "epoch": 7, "pending": ["m7"], "private": true, "all": true,
-     "lost": 3, "thinned": 0, "seconds": 12.5}}
+     "motes": true, "fresh": true, "lost": 3, "thinned": 0, "seconds": 12.5}}
 
 A report says: the activation of this epoch is at work here, and on all motes but those of `pending`; what was decided
 before it was is with the cloud, but for `lost` and `thinned` readings since the report before, the first of which was
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 VERSION: Final = 1
@@ -43,6 +43,10 @@ class State:
     """Sources that are ours, whose motes have not committed it; None: perhaps all."""
     is_private: bool = False
     sends_all: bool = False
+    with_motes: Collection[str] | None = None
+    """All sources, if any of them may be motes: a report follows what is new among them."""
+    is_fresh: bool = False
+    """Whether everything that is heard goes up for now, whatever is wanted, and has since this link is up."""
     lost: int = 0
     """Readings that were dropped or refused since the start."""
     lost_by_motes: int = 0
@@ -61,11 +65,14 @@ class Reports:
         self.look: Callable[[], State] | None = None
         self.due: float | None = None
         """When it is to be asked."""
-        self.sent = 0
+        self.told: int | None = None
+        """The epoch that was reported last on this link."""
         self._run = secrets.token_hex(6)
         self._end = outbox_end
         self._oldest = oldest
         self._is_wanted = False
+        self._is_fresh = True
+        """Whether all that was heard on this link went up until what is to be reported was at work."""
         self._seen: State | None = None
         self._changed_at: float | None = None
         self._place = 0
@@ -79,7 +86,8 @@ class Reports:
 
     def opened(self) -> None:
         """A new link: all is said anew, once the cloud has asked for it."""
-        self._is_wanted, self._seen, self.due = False, None, None
+        self._is_wanted, self._seen, self.due, self.told = False, None, None, None
+        self._is_fresh = True
 
     def replied(self, reply: Mapping[str, Any], now: float) -> None:
         """To an announcement."""
@@ -93,13 +101,15 @@ class Reports:
             return None
         self.due = now + LOOK_SECONDS
         state = self.look()
+        is_fresh, state = state.is_fresh, replace(state, is_fresh=False)
         if state != self._seen:
+            self._is_fresh = self._is_fresh and is_fresh
             self._seen, self._changed_at, self._place = state, now, self._end()
         if self._changed_at is None or state.epoch is None or not self._may_go(now):
             return None
         body = self._body(state, now)
         self._whole_since, self._changed_at, self._sent_at = self._changed_at, None, now
-        self.sent += 1
+        self.told = state.epoch
         return json.dumps({"session": session, "report": body}, separators=(",", ":")).encode()
 
     def _may_go(self, now: float) -> bool:
@@ -117,6 +127,9 @@ class Reports:
             body["pending"] = sorted(state.pending)
         body |= {"private": True} if state.is_private else {}
         body |= {"all": True} if state.sends_all else {}
+        body |= {"motes": True} if state.with_motes is not None else {}
+        body |= {"fresh": True} if self._is_fresh else {}
+        self._is_fresh = False
         lost, thinned = state.lost - self._told[0], state.thinned - self._told[1]
         if lost or thinned:
             seconds = self._longest if self._whole_since is None else now - self._whole_since

@@ -93,6 +93,9 @@ class Broker:
     lost: int = 0
     lost_since: float | None = None
     plans: int = 0
+    all_until: float = 0.0
+    """Nothing is in force that it announced: all that it hears goes up."""
+    is_fresh: bool = False
 
 
 class World:
@@ -228,6 +231,7 @@ class World:
         if (broker.link, broker.run) != (link, run) or not broker.up or epoch < broker.epoch:
             return
         broker.epoch, broker.filters, broker.knows_leases = epoch, active, owners
+        broker.is_fresh = broker.is_fresh and self.now < broker.all_until
         self.plan(broker)
         self.after(2.0, lambda: self.report(broker, link))
 
@@ -287,6 +291,8 @@ class World:
         for sample in broker.waiting:
             self.deliver(sample, broker, self.random.uniform(0.3, 1.5))
         broker.waiting = []
+        if broker.link == 1:
+            broker.all_until, broker.is_fresh = self.now + 10, True
         said = announcement(
             broker.name, [mote.announced() for mote in broker.motes],
             session=f"{broker.run}-{broker.link}", lease=[mote.name for mote in broker.motes],
@@ -360,6 +366,11 @@ class World:
         item = {"run": f"{broker.name}-{broker.run}", "epoch": broker.epoch, "pending": sorted(broker.pending)}
         if broker.private:
             item["private"] = True
+        if any(mote.commits for mote in broker.motes):
+            item["motes"] = True
+        elif broker.is_fresh:
+            item["fresh"] = True
+        broker.is_fresh = False
         if broker.lost and broker.lost_since is not None:
             item |= {"lost": broker.lost, "seconds": self.now - broker.lost_since}
             broker.lost, broker.lost_since = 0, None
@@ -395,6 +406,7 @@ class World:
             sample.missing = True
             return
         passes = not mote.commits or any(test(publication) for test in mote.table)
+        outside = outside or self.now < owner.all_until
         sample.sent = passes and (outside or any(test(publication) for test in tests_of(owner.filters)))
         if owner.up:
             self.deliver(sample, owner, self.random.uniform(0.1, 1.0))

@@ -144,6 +144,12 @@ def test_a_dry_run_delivers_what_matched(client: httpx.Client) -> None:
     assert {(note["sid"], note["why"]) for note in told["notifications"]} == {("dry", "match")}
 
 
+def test_a_dry_run_of_a_log_without_history_says_that_nobody_knows_what_is_missing(client: httpx.Client) -> None:
+    told = dry(client, "temp >= 57")["completeness"]
+    assert (told["verdict"], [one["reason"] for one in told["reasons"]]) == ("unknown", ["before"])
+    assert told["text"].startswith("It is not known how many are missing: nothing was written down")
+
+
 def test_a_dry_run_keeps_state_and_windows(client: httpx.Client) -> None:
     told = dry(client, "WHEN temp > 10 UNTIL temp > 30")
     assert [(note["why"], note["publication"]["temp"]) for note in told["notifications"]][:2] == [

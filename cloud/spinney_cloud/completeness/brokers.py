@@ -44,12 +44,15 @@ class Broker:
         self._moving: dict[str, int | None] = {}
         """Sources that it owns and may not know of, and the epoch with which it is told."""
         self._partly: dict[str, Wanted] | None = None
+        self._new: set[str] = set()
+        """Sources that it announces since its last report: they may be motes with filters of somebody else."""
 
     # ---- what the history says
 
     def announced(self, entry: Announced) -> None:
         """It announces this."""
         said = entry.announcement
+        self._new |= said.sources.keys() - (self.places.keys() if self.is_announced else set())
         self.places = self._proofs.places(said)
         self._is_here(said.session)
 
@@ -115,6 +118,7 @@ class Broker:
         found = {name: [*self._behind.get(name, ()), *older] for name in behind}
         self._behind = {name: sets if len(sets) <= MAX_SETS else [None] for name, sets in found.items() if sets}
         self._moving = {name: told for name, told in self._moving.items() if told is None or told > report.epoch}
+        self._new.clear()
 
     def broken(self) -> None:
         """Something was not written down."""
@@ -138,6 +142,8 @@ class Broker:
             return "unowned"
         if self.report.all or not self._proofs.may_match(environment):
             return None
+        if source in self._new and self.report.motes:
+            return "changing"
         sets = [*self._behind.get(source, ()), *self._sets]
         return self._of_sets(source, environment, sets) or ("changing" if source in self._moving else None)
 

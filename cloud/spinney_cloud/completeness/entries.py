@@ -115,6 +115,10 @@ class Report:
     """Whether private rules may hold readings back."""
     all: bool
     """Whether it sends everything that it hears."""
+    motes: bool
+    """Whether any of its sources may be motes that hold readings back themselves."""
+    fresh: bool
+    """Whether it has sent all that it heard, from the beginning of this link until this was at work."""
     lost: int
     """Readings that it had to drop, or that were refused, since its report before."""
     thinned: int
@@ -272,9 +276,9 @@ def _announcement(item: Mapping[str, Any], tenant: str, at: float) -> Announceme
     return read
 
 
-PASSING: Final = ("lost", "thinned", "seconds")
+PASSING: Final = ("fresh", "lost", "thinned", "seconds")
 """Members of a report that hold for the time before it alone."""
-_REPORT = ("run", "epoch", "pending", "private", "all", "lost", "thinned", "seconds")
+_REPORT = ("run", "epoch", "pending", "private", "all", "motes", "fresh", "lost", "thinned", "seconds")
 
 
 def read_report(item: Any) -> Report:
@@ -294,6 +298,8 @@ def read_report(item: Any) -> Report:
         None if pending is None else frozenset(pending),
         item.get("private", False) is not False,
         item.get("all", False) is True,
+        item.get("motes", False) is not False,
+        item.get("fresh", False) is True,
         _whole(item, "lost"),
         _whole(item, "thinned"),
         _seconds(item),

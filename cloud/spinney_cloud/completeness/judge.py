@@ -162,6 +162,8 @@ class Judge:
             case Reported():
                 run = None if broker.report is None else broker.report.run
                 forgives = run == entry.report.run
+                if entry.report.fresh and broker.is_there:
+                    self._went_up(broker)
                 broker.reported(entry)
                 self._is_private(at, broker, is_so=entry.report.private)
             case Broken():
@@ -173,6 +175,13 @@ class Judge:
                 self._look(at, source, broker.client if forgives else None)
 
     # ---- brokers and their sources
+
+    def _went_up(self, broker: Broker) -> None:
+        """It has sent all it heard since it came, of which nothing was known until now."""
+        for source in broker.places:
+            open_ = self._open.get(source)
+            if open_ is not None and (open_.why, open_.broker) == ("silent", broker.client):
+                del self._open[source]
 
     def _announced(self, broker: Broker, entry: Announced) -> None:
         if entry.again and broker.is_there and broker.session == entry.announcement.session:
