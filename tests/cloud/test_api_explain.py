@@ -16,6 +16,7 @@ from spinney import parse
 from spinney_cloud.api import dry_run, explaining, slow_work
 from spinney_cloud.api.errors import Problem
 from spinney_cloud.api.slow_work import SlowWork
+from spinney_cloud.completeness import Answer
 from spinney_cloud.names import LOG, log_subject
 from spinney_cloud.nats_log import Message, NatsLog
 from spinney_cloud.records import Publications, Run, SubscriptionChange, encode
@@ -211,7 +212,7 @@ def test_a_replay_ends_at_its_bounds_and_says_so(
     for sequence, item in enumerate(ramp(), 1):
         if item.tenant == "default":
             replay.feed([Message(sequence, 1.0 + sequence, log_subject("publications", "default"), encode(item))])
-    told = replay.result(form)
+    told = replay.result(form, Answer("content"))
     assert told["cut"] == [bound]
     assert told["readings"] < ROWS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from spinney_mobile.reports import (
@@ -87,7 +88,7 @@ def test_changes_on_end_do_not_make_a_report_each() -> None:
         found += uplink.said(LOOK_SECONDS)
     found += uplink.said()
     assert found[-1][1]["epoch"] == 61 // 3
-    assert all(later - earlier >= PAUSE_SECONDS for (earlier, _), (later, _) in zip(found, found[1:], strict=False))
+    assert all(later - earlier >= PAUSE_SECONDS for (earlier, _), (later, _) in pairwise(found))
 
 
 def test_what_was_lost_is_said_once_and_may_be_as_old_as_what_waited_since_the_report_before() -> None:

@@ -282,7 +282,7 @@ class Judge:
 
     def _note(self, reason: Reason) -> None:
         """If it touches the time that is asked for."""
-        if reason.until < self.since or reason.since > self.until:
+        if reason.until < self.since or reason.since > self.until or reason.since < reason.until == self.since:
             return
         if reason.since == reason.until and reason.source is not None:
             return
