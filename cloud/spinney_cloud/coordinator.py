@@ -82,6 +82,7 @@ class Coordinator:
             "changes_under_way": ("Changes on their way to the buckets", lambda: self.subscriptions.under_way),
             "replies_under_way": ("Messages that the gateway has not sent yet", lambda: self.post.under_way),
             "filters_failed": ("Filters that activation could not deal with", lambda: self.brokers.failures),
+            "history_gaps": ("Entries of the history that no record holds", lambda: self.brokers.recorder.failures),
             "damaged": ("Values that could not be read", lambda: self.subscriptions.damaged + self.brokers.damaged),
         }
         for name, (text, value) in shown.items():

@@ -128,6 +128,19 @@ class Broker:
 
     # ---- what follows
 
+    def outlook(self) -> object:
+        """Equal to an earlier one only if `reason` says the same of all sources as it did then. None equals nothing.
+
+        Most of what happens to a broker changes nothing for a question, and need not be looked at source by source.
+        """
+        sets = [one for one in self._sets if one is not None]
+        is_by_name = self._proofs.names_sources() or any(one.names_sources() for one in sets)
+        if is_by_name or self._behind or self._moving or self._new or self.report is None:
+            return None
+        some = {id(environment): source for source, environment in self.places.items()}
+        reasons = tuple((key, self.reason(source)) for key, source in some.items())
+        return self.is_there, self.is_confirmed, self.is_announced, reasons
+
     def excludes(self, source: str) -> bool:
         """Whether nothing within what it announced of a source can match."""
         environment = self.places.get(source)

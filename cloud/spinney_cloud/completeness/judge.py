@@ -79,6 +79,8 @@ class Judge:
         self._owners: dict[str, str] = {}
         self._last_owners: dict[str, str] = {}
         self._open: dict[str, _Open] = {}
+        self._outlooks: dict[str, object] = {}
+        """Of each broker, after the last entry about it."""
         self._private: dict[str, float] = {}
         """By broker, since when private rules may hold readings back."""
         self._seen: set[str] = set()
@@ -87,7 +89,8 @@ class Judge:
         self._noted: list[Reason] = []
         self._kept_until: float | None = None
         self._begun: float | None = None
-        self._deadline = time.monotonic() + MAX_SECONDS
+        self._seconds = 0.0
+        """Spent on entries."""
         self._gave_up: float | None = None
 
     # ---- what is read
@@ -115,13 +118,15 @@ class Judge:
             self._lost(at, entry)
         if self._gave_up is not None or at > self.until:
             return
+        begun = time.perf_counter()
         try:
             self._entry(at, entry)
         except TooMuchError:
             self._give_up(at)
-        else:
-            if time.monotonic() > self._deadline:
-                self._give_up(at)
+            return
+        self._seconds += time.perf_counter() - begun
+        if self._seconds > MAX_SECONDS:
+            self._give_up(at)
 
     def _give_up(self, at: float) -> None:
         self._gave_up = at
@@ -142,7 +147,28 @@ class Judge:
             broker = self._brokers[entry.client] = Broker(entry.client, self._proofs)
         before = {*broker.places, *broker.owned}
         announced = dict(broker.places) if broker.is_announced else {}
-        forgives = False
+        forgives = self._reported(at, broker, entry) if isinstance(entry, Reported) else self._apply(at, broker, entry)
+        if at >= self.since:
+            self._seen.update(announced, broker.places if broker.is_announced else ())
+        outlook = broker.outlook()
+        is_same = outlook is not None and outlook == self._outlooks.get(broker.client)
+        self._outlooks[broker.client] = outlook
+        if is_same and isinstance(entry, Activated | Reported):
+            return
+        for source in sorted(before | {*broker.places, *broker.owned}):
+            if self._proofs.concerns(source):
+                self._look(at, source, broker.client if forgives else None)
+
+    def _reported(self, at: float, broker: Broker, entry: Reported) -> bool:
+        """Whether the broker has been there all the time, as it turns out."""
+        was_there = broker.report is not None and broker.report.run == entry.report.run
+        if entry.report.fresh and broker.is_there:
+            self._went_up(broker)
+        broker.reported(entry)
+        self._is_private(at, broker, is_so=entry.report.private)
+        return was_there
+
+    def _apply(self, at: float, broker: Broker, entry: Entry) -> bool:
         match entry:
             case Announced():
                 self._announced(broker, entry)
@@ -159,20 +185,9 @@ class Judge:
                 broker.activated(entry)
             case Leased():
                 self._leased(broker, entry)
-            case Reported():
-                run = None if broker.report is None else broker.report.run
-                forgives = run == entry.report.run
-                if entry.report.fresh and broker.is_there:
-                    self._went_up(broker)
-                broker.reported(entry)
-                self._is_private(at, broker, is_so=entry.report.private)
             case Broken():
                 broker.broken()
-        if at >= self.since:
-            self._seen.update(announced, broker.places if broker.is_announced else ())
-        for source in sorted(before | {*broker.places, *broker.owned}):
-            if self._proofs.concerns(source):
-                self._look(at, source, broker.client if forgives else None)
+        return False
 
     # ---- brokers and their sources
 

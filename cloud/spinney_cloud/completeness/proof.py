@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ from ..broker_knowledge import Group, groups_of
 MAX_PROOFS: Final = 200_000
 """Pairs of filters that one answer may compare."""
 
+MAX_PARTS: Final = 16
+"""Of a question that is joined by OR, proven one by one."""
 MAX_LIMITS: Final = 3
 """Attributes of which a comparison takes the limits into account: each doubles its cases."""
 
@@ -47,6 +49,7 @@ class Wanted:
     feed: Filter | None
     """What it lets through; None for a state filter, which lets labels through only."""
     chosen: bool
+    names_sources: bool = False
 
 
 def wanted(item: Mapping[str, Any]) -> Wanted | None:
@@ -56,7 +59,8 @@ def wanted(item: Mapping[str, Any]) -> Wanted | None:
     except SyntaxError:
         return None
     lets = feed(subscription) if isinstance(subscription, ContentSubscription) else None
-    return Wanted(item["filter"], lets, bool(item.get("chosen")))
+    names_sources = lets is not None and "source" in properties(lets)
+    return Wanted(item["filter"], lets, bool(item.get("chosen")), names_sources)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,6 +69,10 @@ class WantedSet:
 
     epoch: int
     filters: Mapping[str, Wanted]
+
+    def names_sources(self) -> bool:
+        """Whether any of its filters is for some sources."""
+        return any(one.names_sources for one in self.filters.values())
 
 
 class Proofs:
@@ -78,6 +86,9 @@ class Proofs:
         self._left = MAX_PROOFS
         self._needed: dict[int, Prepared | None] = {}
         self._sent: dict[tuple[int, int], bool] = {}
+        self._parts: dict[int, list[Prepared]] = {}
+        self._bits: dict[tuple[int, int], int] = {}
+        self._by_name: dict[tuple[str, int], Environment] = {}
         self._kept: list[object] = []
         """What the keys of the others are the identities of."""
 
@@ -93,6 +104,10 @@ class Proofs:
         if "source" not in self._names:  # filters that name sources are looked at source by source, where there are any
             return dict.fromkeys(group.names, known)
         return {name: Environment({**known.domains, "source": any_of([name])}, known.others) for name in group.names}
+
+    def names_sources(self) -> bool:
+        """Whether the question is about some sources."""
+        return "source" in self._names
 
     def concerns(self, source: str) -> bool:
         """Whether a source of this name may match at all."""
@@ -114,44 +129,77 @@ class Proofs:
 
     def sends(self, active: WantedSet, source: str, environment: Environment) -> bool:
         """Whether all that the question needs of such readings is let through."""
+        if self._need(environment) is None:
+            return True
+        key = (id(active), id(environment))
+        found = self._sent.get(key)
+        if found is None:
+            self._kept.append(active)
+            found = self._sent[key] = self._is_sent(active.filters.values(), environment)
+        if found:
+            return True
+        named = [one for one in active.filters.values() if one.names_sources]
+        if not named:
+            return False
+        return self._is_sent(named, self._known_of(source, environment))
+
+    def _known_of(self, source: str, environment: Environment) -> Environment:
+        found = self._by_name.get((source, id(environment)))
+        if found is None:
+            found = Environment({**environment.domains, "source": any_of([source])}, environment.others)
+            self._kept.append(environment)
+            self._by_name[source, id(environment)] = found
+        return found
+
+    def _is_sent(self, filters: Iterable[Wanted], environment: Environment) -> bool:
+        """Whether these together let through each part of what is needed."""
         need = self._need(environment)
         if need is None:
             return True
-        if self._is_sent(active.filters.values(), need, environment, id(active), active):
-            return True
-        named = [one for one in active.filters.values() if one.feed is not None and "source" in properties(one.feed)]
-        if not named:
-            return False
-        known = Environment({**environment.domains, "source": any_of([source])}, environment.others)
-        return self._any(named, need, known)
+        left = (1 << len(self._parts_of(environment))) - 1
+        for one in filters:
+            left &= ~self._parts_sent(one, environment)
+            if not left:
+                return True
+        return False
 
-    def _is_sent(
-        self, filters: Iterable[Wanted], need: Prepared, environment: Environment, key: int, kept: object
-    ) -> bool:
-        found = self._sent.get((key, id(environment)))
+    def _parts_of(self, environment: Environment) -> list[Prepared]:
+        """What is needed, in parts that are joined by OR; with what is known of numbers."""
+        found = self._parts.get(id(environment))
         if found is None:
-            self._kept.append(kept)
-            found = self._sent[key, id(environment)] = self._any(filters, need, environment)
+            need = self._need(environment)
+            condition = FALSE if need is None else need.filter
+            parts = condition.operands if isinstance(condition, Or) else (condition,)
+            found = [Prepared(_within_limits(part, environment)) for part in parts[:MAX_PARTS]]
+            if len(parts) > MAX_PARTS:
+                found = [Prepared(_within_limits(condition, environment))]
+            self._parts[id(environment)] = found
         return found
 
-    def _any(self, filters: Iterable[Wanted], need: Prepared, environment: Environment) -> bool:
-        lets = [simplify(one.feed, environment) for one in filters if one.feed is not None]
-        self._spend(len(lets))
-        if any(self._covers(one, need) for one in lets):
-            return True
-        parts: Sequence[Filter] = need.filter.operands if isinstance(need.filter, Or) else (need.filter,)
-        self._spend(len(lets) * len(parts))
-        sharp = [Prepared(_within_limits(part, environment)) for part in parts]
-        return all(any(self._covers(one, part) for one in lets) for part in sharp)
+    def _parts_sent(self, one: Wanted, environment: Environment) -> int:
+        """The parts that a filter lets through, as bits. It is worked out once, in however many sets the filter is."""
+        key = (id(one), id(environment))
+        found = self._bits.get(key)
+        if found is None:
+            self._kept += (one, environment)
+            found = self._bits[key] = self._compare(one.feed, environment)
+        return found
+
+    def _compare(self, feed: Filter | None, environment: Environment) -> int:
+        need, parts = self._need(environment), self._parts_of(environment)
+        if feed is None or need is None:
+            return 0
+        self._left -= 1 + len(parts)
+        if self._left < 0:
+            raise TooMuchError
+        lets = simplify(feed, environment)
+        if self._covers(lets, need):
+            return (1 << len(parts)) - 1
+        return sum(1 << at for at, part in enumerate(parts) if self._covers(lets, part))
 
     @staticmethod
     def _covers(lets: Filter, need: Prepared) -> bool:
         return lets == TRUE or (lets not in (FALSE, UNKNOWN) and covers(Prepared(lets), need))
-
-    def _spend(self, count: int) -> None:
-        self._left -= count
-        if self._left < 0:
-            raise TooMuchError
 
     def has_label(self, active: WantedSet) -> bool:
         """Whether the question's own state filter was active."""
@@ -163,7 +211,6 @@ class Proofs:
         chosen = [one.feed for one in active.filters.values() if one.chosen and one.feed is not None]
         if need is None or not chosen:
             return False
-        self._spend(len(chosen))
         return any(self._covers(simplify(_without_choice(one), environment), need) for one in chosen)
 
 
