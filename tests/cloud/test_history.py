@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +18,8 @@ from spinney_cloud.announcement_table import Change
 from spinney_cloud.announcements import AnnouncementError
 from spinney_cloud.completeness import Judge, entries, rewriting
 from spinney_cloud.completeness.reading import LOOKBACK_SECONDS, judge_of, log_sayings, tell
-from spinney_cloud.completeness.recorder import entry_of
+from spinney_cloud.completeness.recorder import Recorder, entry_of
+from spinney_cloud.nats_log import NatsLog
 from spinney_cloud.records import History, decode, encode
 from spinney_cloud.subscriptions import form_of
 
@@ -97,6 +98,37 @@ def test_what_a_broker_is_told_is_in_the_log_before_and_what_it_reports_proves_i
 
 async def _ends_with(kit: Kit, what: str) -> bool:
     return (await whats(kit))[-1] == what
+
+
+def test_no_broker_is_told_before_it_is_written_down(nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    told_early: list[int] = []
+
+    async def work() -> None:
+        async with Kit(nats, coordinator=False) as kit:
+            written: set[int] = set()
+            write = Recorder.write
+
+            async def watched(self: Recorder, tenant: str, *values: Mapping[str, Any]) -> None:
+                await write(self, tenant, *values)
+                written.update(one["epoch"] for one in values if one["what"] == "activated")
+
+            out = NatsLog.out
+
+            async def sent(self: NatsLog, client: str, leaf: str, data: bytes) -> None:
+                if leaf == "act" and json.loads(data)["epoch"] not in written:
+                    told_early.append(json.loads(data)["epoch"])
+                await out(self, client, leaf, data)
+
+            monkeypatch.setattr(Recorder, "write", watched)
+            monkeypatch.setattr(NatsLog, "out", sent)
+            await kit.start()
+            await kit.subscribe("ana", "a", "NO2 > 40")
+            await kit.announce("b1", said())
+            await until(lambda: kit.active("b1"))
+            assert written
+
+    run(work())
+    assert told_early == []
 
 
 def test_announcements_that_say_nothing_new_are_not_written_down(nats: NatsServer) -> None:
