@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from held_back_world import World
 
-QUICK = range(40)
+QUICK = range(30)
 LONG = range(1_000, 3_000)
 LEAST_SHARE = 0.9
 

@@ -258,7 +258,7 @@ def test_reasons_are_bounded_and_come_page_by_page(monkeypatch: pytest.MonkeyPat
 def test_what_takes_too_long_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "MAX_SECONDS", -1.0)
     one = judged(START)
-    assert (one.verdict, {each.why for each in one.reasons}) == ("unknown", {"effort", "before"})
+    assert (one.verdict, {each.why for each in one.reasons}) == ("unknown", {"effort"})
 
 
 def test_reasons_that_follow_on_one_another_are_one() -> None:
