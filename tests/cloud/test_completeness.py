@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from held_back_world import World
 
-QUICK = range(30)
+QUICK = range(60)
 LONG = range(1_000, 3_000)
 LEAST_SHARE = 0.9
 
