@@ -6,6 +6,7 @@
  "have": 5}
 {"session": "s1", "away": true}      the will: ignored if the session is an older one
 {"session": "s1", "over": true}      the end
+{"session": "s1", "report": {...}}   what it evaluates, where the cloud asks for that (see completeness/entries.py)
 {"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only; it may
  come along with an announcement, too
 {"session": "s1", "health": "5x"}        battery and silence of each source (see spinney.source_health): a character for
@@ -47,7 +48,7 @@ MEMBERS: Final = ("health",)
 """Optional members that were added later: the answer to an announcement names them, and brokers that have been told
 send them. An older cloud would refuse them."""
 _KEPT = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "over", "health")
-_MEMBERS = (*_KEPT, "have", "away", "counts")
+_MEMBERS = (*_KEPT, "have", "away", "counts", "report")
 COUNTS: Final = ("sent", "spared", "bytes_sent", "bytes_spared", "motes_sent", "motes_spared")
 """What a tally counts since the broker's start: publications, their bytes, and samples of its motes."""
 MAX_COUNT: Final = 2**53
@@ -190,7 +191,15 @@ class Counted:
     counts: Mapping[str, int]
 
 
-Said = Announcement | Away | Over | Counted | ToldHealth
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """What the broker says that it evaluates, as it came."""
+
+    session: str
+    report: Any
+
+
+Said = Announcement | Away | Over | Counted | ToldHealth | Reporting
 """What a broker can say of itself."""
 
 
@@ -226,6 +235,8 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> S
         return Counted(session, _counts(item["counts"]))
     if item.keys() == {"session", "health"}:
         return ToldHealth(session, _health(item["health"]))
+    if item.keys() == {"session", "report"}:
+        return Reporting(session, item["report"])
     place = _place(item.get("place"))
     sources = _sources(item.get("sources"), place)
     return Announcement(

@@ -35,7 +35,7 @@ class BrokerKnowledge:
     """Made from an announcement; never changed."""
 
     def __init__(self, announcement: Announcement) -> None:
-        self.groups = _groups(announcement)
+        self.groups = groups_of(announcement)
         joined = _joined([group.environment.domains for group in self.groups])
         self.known = Known({name: Knowledge(domain) for name, domain in joined.items()}, closed=True)
         """Of all its sources together."""
@@ -68,7 +68,7 @@ class BrokerKnowledge:
         )
 
 
-def _groups(announcement: Announcement) -> list[Group]:
+def groups_of(announcement: Announcement) -> list[Group]:
     found: dict[int, tuple[Known, list[str]]] = {}
     for source in announcement.sources.values():
         found.setdefault(id(source.known), (source.known, []))[1].append(source.name)

@@ -16,6 +16,8 @@ from typing import Any, Final
 import orjson
 
 from .activation import Active, fingerprint
+from .completeness import entries
+from .completeness.recorder import Recorder
 from .log_errors import AskError, TooLarge
 from .names import ACTIVATIONS
 from .nats_connection import Backoff
@@ -73,7 +75,13 @@ class BrokerSender:
     """One broker's. `send` is called by one task at a time."""
 
     def __init__(
-        self, log: NatsLog, tenant: str, client: str, stored: Mapping[str, Any] | None, clock: Callable[[], float]
+        self,
+        log: NatsLog,
+        tenant: str,
+        client: str,
+        stored: Mapping[str, Any] | None,
+        clock: Callable[[], float],
+        recorder: Recorder,
     ) -> None:
         self.tenant = tenant
         self.client = client
@@ -90,8 +98,17 @@ class BrokerSender:
         self.messages = 0
         self.why: str | None = None
         """Why it cannot be told at the moment."""
+        self._report: tuple[str, Mapping[str, Any]] | None = None
+        """What it said last that it evaluates, and in which session."""
+        if stored and stored.get("report"):
+            self._report = (stored["report"][0], stored["report"][1])
+        self.is_recorded = stored is None or stored.get("recorded") == self.epoch
+        """Whether the history has all that it was told; not while an older Spinney told it."""
         self._log = log
         self._clock = clock
+        self._recorder = recorder
+        self._value: dict[str, Any] | None = dict(stored) if stored else None
+        self._storing = asyncio.Lock()
         self._fingerprint: str | None = stored["fingerprint"] if stored else None
         self._told_leases: str | None = stored.get("told") if stored else _mark([])
         self._stored_leases: tuple[dict[str, int], int] | None = None
@@ -114,6 +131,9 @@ class BrokerSender:
         since, self.due_since = self.due_since, None
         await self._store_leases(wish)
         messages = list(self._messages(wish))
+        chosen = frozenset(digest for digest, one in wish.active.items() if one.sources is not None)
+        said = (entries.activated(self.client, message, chosen) for message in messages)
+        await self._recorder.write(self.tenant, *said)  # first: nothing is at work that is not written down
         for message in messages:
             await self._out(message)
         self.sent = wish.active
@@ -171,7 +191,9 @@ class BrokerSender:
 
     async def _store_leases(self, wish: Wish) -> None:
         leases = (dict(wish.held), wish.lease_epoch)
-        if wish.held != (self._stored_leases or ({}, 0))[0]:
+        before = (self._stored_leases or ({}, 0))[0]
+        if wish.held != before:
+            await self._recorder.write(self.tenant, entries.leased(self.client, before, wish.held))
             await self._store(wish)
             self._stored_leases = leases
 
@@ -187,14 +209,44 @@ class BrokerSender:
             "lease_epoch": wish.lease_epoch,
             "told": self._told_leases,
             "chosen": wish.chosen,
+            "recorded": self.epoch,
         }
+        await self._put(value)
+        self._stored_leases = (dict(wish.held), wish.lease_epoch)
+
+    def report_in(self, session: str) -> Mapping[str, Any] | None:
+        """What it said in a session that it evaluates; None if nothing yet."""
+        return self._report[1] if self._report is not None and self._report[0] == session else None
+
+    async def reported(self, session: str, report: Mapping[str, Any]) -> None:
+        """It says what it evaluates."""
+        self._report = (session, report)
+        if self._value is not None:
+            await self._put(self._value)
+
+    async def _put(self, value: dict[str, Any]) -> None:
+        async with self._storing:
+            self._value = value
+            value = {**value, "report": self._report}
+            await self._put_whole(value)
+
+    async def _put_whole(self, value: dict[str, Any]) -> None:
         bucket, key = self._log.bucket(ACTIVATIONS), f"{self.tenant}.{self.client}"
         try:
             await bucket.put(key, orjson.dumps(value))
         except TooLarge as error:
             log.warning("%s: which sources were chosen is forgotten at the next start: %s", key, error)
             await bucket.put(key, orjson.dumps({**value, "chosen": {}}))
-        self._stored_leases = (dict(wish.held), wish.lease_epoch)
+
+    def all_of_it(self) -> list[dict[str, Any]] | None:
+        """An activation with all that it was told, in its parts; None while that is not known, or on its way."""
+        if self.sent is None or self.task is not None:
+            return None
+        parts = _in_parts(one.to_json() for one in self.sent.values())
+        return [
+            {"epoch": self.epoch, "full": at == 0, "add": part, "drop": [], "more": at < len(parts) - 1}
+            for at, part in enumerate(parts)
+        ]
 
 
 def _mark(leases: list[dict[str, Any]]) -> str:

@@ -27,6 +27,7 @@ from .announcements import (
     Away,
     Counted,
     Over,
+    Reporting,
     Said,
     read_announcement,
 )
@@ -34,6 +35,9 @@ from .announcements import decode as decode_announcement
 from .broker_knowledge import BrokerKnowledge
 from .broker_sender import ActivationVersionError, BrokerSender, Wish
 from .broker_sender import decode as decode_activation
+from .completeness.entries import MAX_SECONDS, PASSING, REPORTS, read_report, reported
+from .completeness.recorder import Recorder, entry_of
+from .completeness.rewriting import rewrite
 from .expiry import Expiry
 from .leases import Leases
 from .log_errors import LogError, TooLarge
@@ -91,6 +95,7 @@ class BrokerService:
         self._settled = settled
         """Waits until the subscriptions that have been told of are in their bucket."""
         self._writer = nats.writer(LOG)
+        self.recorder = Recorder(self._writer)
         self._bucket = nats.bucket(ANNOUNCEMENTS)
         self._ends: Expiry[tuple[str, str]] = Expiry()
         self._order = asyncio.Lock()
@@ -179,6 +184,7 @@ class BrokerService:
         self._spawn(self._activate())
         self._spawn(self._keep_time())
         self._spawn(self._keep_reports())
+        self._spawn(rewrite(self))
 
     def _leases(self, tenant: str) -> Leases:
         return self.leases.setdefault(tenant, Leases())
@@ -213,6 +219,9 @@ class BrokerService:
             async with self._order:
                 await self._told_health(tenant, client, said)
             return None
+        if isinstance(said, Reporting):
+            await self._reported(tenant, client, said, received)
+            return None
         if isinstance(said, Announcement):
             self._check_size(said)
         async with self._order:
@@ -226,7 +235,7 @@ class BrokerService:
                 self.counts[tenant, client] = said.counts
         if isinstance(said, Away):
             return None
-        return {"request": "ann", "ok": True, "session": said.session, "members": MEMBERS}
+        return {"request": "ann", "ok": True, "session": said.session, "members": MEMBERS, "reports": REPORTS}
 
     def _check_size(self, said: Announcement) -> None:
         """Before anything changes: what the bucket cannot take would be refused at each start again. What it can take
@@ -234,6 +243,22 @@ class BrokerService:
         size, most = len(said.encode()) + len(said.sources), self._nats.connection.max_payload - ROOM_BYTES
         if size > most:
             raise Refusal(413, f"{size} bytes as it is kept, at most {most}: announce fewer sources or attributes")
+
+    async def _reported(self, tenant: str, client: str, said: Reporting, received: float) -> None:
+        """Into the history, as of now: what was lost may be older by as much as the report is."""
+        try:
+            report = read_report(said.report)
+        except AnnouncementError as error:
+            raise Refusal(422, str(error), path=error.path) from None
+        announcement = self.announcements.get(tenant, client)
+        is_current = announcement is not None and announcement.session == said.session and announcement.away is None
+        self._announced.labels("reported" if is_current else "ignored").inc()
+        if is_current:
+            late = max(0.0, self._clock() - received)
+            value = {**said.report, "seconds": min(report.seconds + late, MAX_SECONDS)}
+            await self.recorder.write(tenant, reported(client, value))
+            lasting = {name: one for name, one in value.items() if name not in PASSING}
+            await self._sender(tenant, client).reported(said.session, lasting)
 
     def _count(self, tenant: str, client: str, said: Counted) -> None:
         announcement = self.announcements.get(tenant, client)
@@ -261,6 +286,8 @@ class BrokerService:
         """First the log is told of sources that come and go (rule S4), then the bucket, then all others."""
         after = change.after
         come, gone = self.announcements.put(tenant, client, after)
+        if (entry := entry_of(client, change)) is not None:
+            await self.recorder.write(tenant, entry)
         for sources, over in ((come, False), (gone, True)):
             if sources:
                 record = records.Announced(tenant, tuple(sources), over)
@@ -319,7 +346,9 @@ class BrokerService:
         sender = self.senders.get((tenant, client))
         if sender is None:
             stored = self._stored.pop((tenant, client), None)
-            sender = self.senders[tenant, client] = BrokerSender(self._nats, tenant, client, stored, self._clock)
+            sender = self.senders[tenant, client] = BrokerSender(
+                self._nats, tenant, client, stored, self._clock, self.recorder
+            )
         return sender
 
     async def _activate(self) -> None:
@@ -394,6 +423,11 @@ class BrokerService:
         active = {} if broker is None else broker.desired()
         chosen = {} if broker is None or activations is None else activations.chosen_on(client)
         return Wish(active, told, leases.held_by(client), leases.epoch, chosen)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether all is known that is in the buckets."""
+        return self._is_told
 
     # ---- What is shown -----------------------------------------------------------------------------------------
 

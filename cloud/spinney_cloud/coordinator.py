@@ -84,6 +84,7 @@ class Coordinator:
             "filters_failed": ("Filters that activation could not deal with", lambda: self.brokers.failures),
             "sources_failed": ("How often a source began to fail", lambda: self._reported("failures")),
             "reliabilities_forgotten": ("Of sources, for want of room", lambda: self._reported("forgotten")),
+            "history_gaps": ("Entries of the history that no record holds", lambda: self.brokers.recorder.failures),
             "damaged": ("Values that could not be read", lambda: self.subscriptions.damaged + self.brokers.damaged),
         }
         for name, (text, value) in shown.items():

@@ -105,19 +105,30 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """What a mobile broker announced, was told, owns or reported: for who asks how complete the log is (see
+    completeness/entries.py, which says what the value has). It tells no subscription anything.
+    """
+
+    tenant: str
+    value: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Nothing but time: what has fallen due happens (rule I3)."""
 
     tenant: str = "all"
 
 
-Record = Publications | SubscriptionChange | Unpublish | Announced | Tick
+Record = Publications | SubscriptionChange | Unpublish | Announced | History | Tick
 
 _KINDS = {
     "publications": Publications,
     "subscription": SubscriptionChange,
     "unpublish": Unpublish,
     "announced": Announced,
+    "history": History,
     "tick": Tick,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -144,6 +155,8 @@ def encode(record: Record) -> bytes:
             header |= {"client": record.client, "id": record.id}
         case Announced():
             header |= {"sources": record.sources, "over": record.over}
+        case History():
+            header |= {"value": record.value}
     return orjson.dumps(header)
 
 
@@ -180,6 +193,8 @@ def _read(header: dict[str, Any], more: bytes) -> Record:
             return Unpublish(tenant, header["client"], header["id"])
         case "announced":
             return Announced(tenant, tuple(header["sources"]), header["over"])
+        case "history":
+            return History(tenant, dict(header["value"]))
         case "tick":
             return Tick(tenant)
         case other:

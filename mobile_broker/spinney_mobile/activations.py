@@ -114,6 +114,11 @@ class Activations:
             return self._taking
         return self.active.epoch if self._parts is None else self._parts.epoch
 
+    @property
+    def at_work(self) -> int | None:
+        """The epoch of what is at work, whole; None before the first activation, and while one is being taken."""
+        return None if self._taking is not None else self.active.epoch
+
     # ---- From the start ----------------------------------------------------------------------------------------
 
     def start(self, kept: Mapping[str, bytes]) -> None:

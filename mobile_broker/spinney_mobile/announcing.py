@@ -315,6 +315,11 @@ class Announcer:
         self._said.append(_Said({}, None, 0.0))
         self._change(now)
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether nothing that was announced is in force, so that every reading is outside."""
+        return not self._said[0].sources
+
     def _settle(self, now: float) -> None:
         """An announcement takes the place of the one before it once the cloud has surely acted on it."""
         while len(self._said) > 1:

@@ -35,7 +35,7 @@ from .numbering import Numbering
 from .outbox import Outbox
 from .place import Whereabouts
 from .pushing import Pushing
-from .reporting import explain, status_of, tally_of
+from .reporting import evaluated_by, explain, status_of, tally_of
 from .rules import Rules
 from .samples import Digest, Heard, Sample
 from .settings import AcquireMotes, AnyAcquire, Settings
@@ -139,6 +139,7 @@ class Broker:
         uplink.on_announced = self._cloud_has
         uplink.tally.counts = lambda: tally_of(self)
         uplink.health.codes = lambda: self.announcer.health(self._steady(), self._tells_battery)
+        uplink.reports.look = lambda: evaluated_by(self)
         return uplink
 
     def _add_acquirers(self) -> None:

@@ -167,6 +167,11 @@ class Outbox:
             self._running.unlink(missing_ok=True)
 
     @property
+    def max_age(self) -> float:
+        """Seconds after which what waits is dropped."""
+        return self._settings.max_age
+
+    @property
     def boot(self) -> int:
         """Larger each time the outbox is opened: for numbering what has no numbers, so that none comes twice."""
         return self.log.boot

@@ -119,6 +119,10 @@ class Pushing:
             total.update({name.replace(" ", "_"): count for name, count in motes.counts.items()})
         return total
 
+    def behind(self) -> list[str]:
+        """The motes that may still hold back what others wanted before."""
+        return [source for source, motes in self._known.items() if not motes.has_committed(source)]
+
     def trouble(self, source: str) -> str | None:
         """What is wrong with a source that is a mote."""
         motes = self._known.get(source)

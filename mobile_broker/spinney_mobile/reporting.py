@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .active import ActiveFilter
 from .devices import Seen
+from .reports import State
 from .samples import Digest
+from .settings import AcquireMotes
 from .status import FilterStatus, SourceStatus, Status, UplinkStatus
 
 if TYPE_CHECKING:
@@ -135,6 +137,26 @@ def _counts(broker: Broker) -> dict[str, int]:
         **{f"watchdog_{name.replace(' ', '_')}": count for name, count in broker.watchdog.counts.items()},
         "place_refused": broker.whereabouts.refused,
     }
+
+
+def evaluated_by(broker: Broker) -> State:
+    """What it evaluates, and what it could not send, as the cloud is told."""
+    counts, outbox, motes = broker.taking.counts, broker.outbox.counts, broker.pushing.counts().get("events_lost", 0)
+    refused = 0 if broker.uplink is None else broker.uplink.counts.refused
+    has_motes = any(isinstance(one, AcquireMotes) and one.enabled for one in broker.settings.acquire)
+    has_motes = has_motes or bool(broker.pushing.sources)
+    behind = [name for name in broker.pushing.behind() if broker.leases.owns(name)]
+    return State(
+        epoch=broker.activations.at_work,
+        pending=None if broker.activations.unreadable else tuple(sorted(behind)),
+        is_private=bool(broker.settings.rule),
+        with_motes=tuple(broker.announcer.sources) if has_motes else None,
+        is_fresh=broker.announcer.is_forgotten and not has_motes,
+        sends_all=broker.settings.send == "all" and not has_motes,
+        lost=outbox.dropped_full + outbox.dropped_old + refused + motes + (not broker.outbox.intact),
+        lost_by_motes=motes,
+        thinned=counts["thinned"],
+    )
 
 
 def tally_of(broker: Broker) -> dict[str, int]:

@@ -30,6 +30,7 @@ from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
 from .packing import Packing, unpacked
 from .presence import Presence
+from .reports import Reports
 from .settings import Settings
 from .status import UplinkStatus
 from .tally import Tally
@@ -81,6 +82,11 @@ class Uplink:
         """Told what `announce` was given, once the cloud has it."""
         self.tally = Tally()
         self.health = HealthReport(lambda: self.counts.bytes_sent)
+        self.reports = Reports(
+            lambda: outbox.log.end,
+            lambda: next((entry.place for entry in outbox.log.entries()), None),
+            outbox.max_age,
+        )
         self.topics: Sequence[str] = (access.topic("act"), access.topic("reply"))
         self._access = access
         self._outbox = outbox
@@ -224,6 +230,7 @@ class Uplink:
         self._presence.opened(now)
         self._withdrawals.opened()
         self.tally.opened(now)
+        self.reports.opened()
         self._batches.opened(now)
 
     def lost(self, reason: str) -> None:
@@ -258,7 +265,7 @@ class Uplink:
             self.counts.batches += 1
             self.counts.bytes_sent += len(message.payload)
             return now  # events first: between two batches others have their turn
-        dues = (self._batches.due(now), self._presence.due, self.tally.due, self._withdrawals.due)
+        dues = (self._batches.due(now), self._presence.due, self.tally.due, self.reports.due, self._withdrawals.due)
         return min((due for due in dues if due is not None), default=None)
 
     def _announce(self, connection: LoopConnection, now: float) -> None:
@@ -269,6 +276,8 @@ class Uplink:
             connection.publish(self._access.topic("ann"), packing.text(announcement), at_most_once=at_most_once)
         if (tally := self.tally.next(self._presence.session, now)) is not None:
             connection.publish(self._access.topic("ann"), packing.text(tally))
+        if (report := self.reports.next(self._presence.session, now)) is not None:
+            connection.publish(self._access.topic("ann"), packing.text(report))
 
     def _unanswered(self) -> None:
         self.counts.resent += 1
@@ -337,6 +346,7 @@ class Uplink:
     def _answered(self, reply: dict[str, Any]) -> None:
         before = self._presence.error
         taken = self._presence.replied(reply)
+        self.reports.replied(reply, time.monotonic())
         if taken is not None:
             self.on_announced(taken)
         if self._presence.error not in (None, before):

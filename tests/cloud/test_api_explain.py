@@ -17,6 +17,7 @@ from spinney_cloud.api import dry_run, explaining, slow_work
 from spinney_cloud.api.errors import Problem
 from spinney_cloud.api.slow_work import SlowWork
 from spinney_cloud.cells import cell_at
+from spinney_cloud.completeness import Answer
 from spinney_cloud.names import LOG, log_subject
 from spinney_cloud.nats_log import Message, NatsLog
 from spinney_cloud.records import Publications, Run, SubscriptionChange, encode
@@ -156,6 +157,12 @@ def test_a_dry_run_delivers_what_matched(client: httpx.Client) -> None:
     assert {(note["sid"], note["why"]) for note in told["notifications"]} == {("dry", "match")}
 
 
+def test_a_dry_run_of_a_log_without_history_says_that_nobody_knows_what_is_missing(client: httpx.Client) -> None:
+    told = dry(client, "temp >= 57")["completeness"]
+    assert (told["verdict"], [one["reason"] for one in told["reasons"]]) == ("unknown", ["before"])
+    assert told["text"].startswith("It is not known how many are missing: nothing was written down")
+
+
 def test_a_dry_run_keeps_state_and_windows(client: httpx.Client) -> None:
     told = dry(client, "WHEN temp > 10 UNTIL temp > 30")
     assert [(note["why"], note["publication"]["temp"]) for note in told["notifications"]][:2] == [
@@ -217,7 +224,7 @@ def test_a_replay_ends_at_its_bounds_and_says_so(
     for sequence, item in enumerate(ramp(), 1):
         if item.tenant == "default":
             replay.feed([Message(sequence, 1.0 + sequence, log_subject("publications", "default"), encode(item))])
-    told = replay.result(form)
+    told = replay.result(form, Answer("content"))
     assert told["cut"] == [bound]
     assert told["readings"] < ROWS
 

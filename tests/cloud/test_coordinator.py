@@ -17,7 +17,7 @@ from spinney_cloud.settings import Coordinator, Settings
 from spinney_cloud.subscriptions import form_of
 
 NO2 = {"NO2": {"min": 0, "max": 400, "unit": "ug/m3"}}
-ANSWER = {"request": "ann", "ok": True, "session": "s1", "members": ["health"]}
+ANNOUNCED = {"request": "ann", "ok": True, "session": "s1", "members": ["health"], "reports": 1}
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -40,7 +40,7 @@ def test_a_broker_is_told_what_is_wanted_of_it_and_each_change(nats: NatsServer)
     async def work() -> None:
         async with Kit(nats) as kit:
             await kit.subscribe("ana", "a", "NO2 > 40 AND room IS NULL")
-            assert await kit.announce("b1", said("m1")) == ANSWER
+            assert await kit.announce("b1", said("m1")) == ANNOUNCED
             await until(lambda: kit.active("b1"))
             [first] = kit.heard("b1", "act")
             assert (first["full"], first["drop"]) == (True, [])

@@ -61,7 +61,10 @@ def test_counts_by_day_and_a_summary(
     assert list(bars) == ["2024-10-03", "2024-10-04"]
     assert sum(bars.values()) == len(expected) > 50
     whys = [why for _, _, why, *_ in expected]
-    assert f"{len(expected):,} notifications ({whys.count('enter')} enter, {whys.count('exit')} exit) of " in rest[-1]
+    summary = f"{len(expected):,} notifications ({whys.count('enter')} enter, {whys.count('exit')} exit) of "
+    assert [summary in line for line in rest].count(True) == 1
+    unknown = next(line for line in rest if line.startswith("It is not known how many are missing: "))
+    assert "nothing was written down then of what brokers were asked for" in unknown, "a lake of before has no history"
 
 
 def test_every_form_holds_the_same(place: Path, expected: list[tuple[object, ...]], tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ import orjson
 
 from spinney.subscription_text import duration_seconds
 
+from ..completeness import Answer, Judge
+from ..completeness.answer import PAGE
+from ..completeness.reading import LOOKBACK_SECONDS, Saying, judge_of, log_sayings, tell
 from ..engine import Engine
 from ..names import LOG, log_subject
 from ..nats_log import Message, NatsLog, read_range
@@ -53,6 +56,8 @@ class Replay:
 
     engine: Engine
     deadline: float
+    judge: Judge | None = None
+    """Told of all publications that are replayed from the log."""
     since: float | None = None
     until: float | None = None
     rows: int = 0
@@ -65,11 +70,11 @@ class Replay:
     cut: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, stored: StoredSubscription, settings: Settings) -> Replay:
+    def of(cls, stored: StoredSubscription, settings: Settings, judge: Judge | None = None) -> Replay:
         """With nothing read yet."""
         engine = Engine(settings)
         engine.apply(SubscriptionChange(stored.tenant, stored.key, stored.to_json()), 0, 0.0)
-        return cls(engine, time.monotonic() + MAX_SECONDS)
+        return cls(engine, time.monotonic() + MAX_SECONDS, judge)
 
     @property
     def ended(self) -> bool:
@@ -125,6 +130,8 @@ class Replay:
         self.bytes_read += len(message.data)
         if isinstance(record, Publications):
             self.rows += sum(run.length for run in record.runs)
+            if self.judge is not None:
+                self.judge.heard(message.time, record.runs)
         self._tell(record, message.sequence, message.time)
 
     def finish(self, now: float) -> None:
@@ -146,8 +153,8 @@ class Replay:
         if len(self.kept) < self.count and "notifications" not in self.cut:
             self.cut.append("notifications")
 
-    def result(self, form: Form) -> dict[str, Any]:
-        """As the API tells it."""
+    def result(self, form: Form, answer: Answer, after: int = 0, limit: int = PAGE) -> dict[str, Any]:
+        """As the API tells it, with a page of the reasons why it may not be complete."""
         return {
             "kind": form.kind,
             "normal": form.normal,
@@ -158,6 +165,7 @@ class Replay:
             "count": self.count,
             "notifications": [orjson.Fragment(payload) for payload in self.kept],
             "cut": self.cut,
+            "completeness": answer.to_json(after, limit),
         }
 
 
@@ -177,34 +185,69 @@ def private(tenant: str, owner: str, sid: str, form: Form) -> StoredSubscription
     )
 
 
-def _hear_lake(replay: Replay, place: str, form: Form, tenant: str, since: float, until: float, before: int) -> bool:
-    """Whether what was purged of the log is all in the lake; it is replayed, as far as there is any."""
+def _lake(settings: Settings, form: Form, tenant: str, since: float, until: float, before: int) -> Earlier | None:
+    """What a lake has of a time before a record of the log; None without a lake."""
     if find_spec("deltalake") is None:
-        return False
-    from ..pipeline.lake import LakeError
+        return None
     from ..pipeline.replay_lake import Earlier
 
-    if not Earlier.there_is(place):
+    if not Earlier.there_is(settings.lake):
+        return None
+    return Earlier(settings.lake, form, tenant, since, until, before)
+
+
+def _hear_lake(replay: Replay, judge: Judge, earlier: Earlier | None) -> bool:
+    """Whether what was purged of the log is all in the lake; it is replayed, as far as there is any."""
+    from ..pipeline.lake import LakeError
+
+    if earlier is None:
         return False
     try:
-        earlier = Earlier(place, form, tenant, since, until, before)
         replay.hear(earlier)
+        earlier.numbers(judge)
         return earlier.is_whole()
     except LakeError as error:
         logger.warning("a dry run goes without the lake: %s", error)
         return False
 
 
-async def dry_run(
-    log: NatsLog, settings: Settings, tenant: str, owner: str, sid: str, form: Form, last: str
-) -> dict[str, Any]:
-    """Replay what came within the last such duration."""
-    now = time.time()
-    since = now - duration_seconds(last)
-    replay = Replay.of(private(tenant, owner, sid, form), settings)
+def _lake_sayings(earlier: Earlier | None) -> tuple[list[Saying], float | None]:
+    """The history that the log has no more; and when the log began, if that is in the lake."""
+    from ..pipeline.lake import LakeError
+
+    try:
+        return ([], None) if earlier is None else (earlier.sayings(LOOKBACK_SECONDS), earlier.begins())
+    except LakeError as error:
+        logger.warning("the history of a dry run goes without the lake: %s", error)
+        return [], None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be replayed, for whom, and which of the reasons are shown."""
+
+    tenant: str
+    owner: str
+    sid: str
+    form: Form
+    last: str
+    reasons_after: int = 0
+    reasons_limit: int = PAGE
+
+
+async def dry_run(log: NatsLog, settings: Settings, asked: Asked) -> dict[str, Any]:
+    """Replay what came within the last such duration, and say how complete that is."""
+    now, tenant, form = time.time(), asked.tenant, asked.form
+    since = now - duration_seconds(asked.last)
+    judge = judge_of(form, since, now)
+    replay = Replay.of(private(tenant, asked.owner, asked.sid, form), settings, judge)
     first, last_sequence, purged = await range_since(log, since)
-    if purged and not await asyncio.to_thread(_hear_lake, replay, settings.lake, form, tenant, since, now, first):
+    await _read_history(log, settings, asked, judge, last_sequence)
+    if purged and not await asyncio.to_thread(
+        _hear_lake, replay, judge, _lake(settings, form, tenant, since, now, first)
+    ):
         replay.cut.append("retention")
+        judge.note("retention", since, await _begins(log, first) or now)
     records = read_range(log, LOG, first, last_sequence, filter_subject=log_subject("*", tenant))
     async with aclosing(records):
         async for messages in records:
@@ -212,4 +255,31 @@ async def dry_run(
             if replay.ended:
                 break
     await asyncio.to_thread(replay.finish, now)
-    return replay.result(form)
+    if replay.ended:
+        judge.note("cut", since if replay.until is None else replay.until, now)
+    answer = await asyncio.to_thread(judge.answer)
+    return replay.result(form, answer, asked.reasons_after, asked.reasons_limit)
+
+
+async def _read_history(log: NatsLog, settings: Settings, asked: Asked, judge: Judge, last: int) -> None:
+    begin = judge.since - LOOKBACK_SECONDS
+    first, _, purged = await range_since(log, begin)
+    sayings, is_whole = await log_sayings(log, asked.tenant, first, last)
+    begins = await _begins(log, first) if first == 1 else None
+    if purged:
+        earlier = _lake(settings, asked.form, asked.tenant, judge.since, judge.until, first)
+        before, begins = await asyncio.to_thread(_lake_sayings, earlier)
+        sayings = [*before, *sayings]
+    if begins is not None:
+        judge.nothing_before(begins)
+    if not is_whole:
+        judge.note("effort", judge.since, judge.until)
+    await asyncio.to_thread(tell, judge, sayings)
+
+
+async def _begins(log: NatsLog, first: int) -> float | None:
+    """The log's time of its first record; None if there is none."""
+    async with aclosing(read_range(log, LOG, first, first)) as found:
+        async for messages in found:
+            return messages[0].time
+    return None

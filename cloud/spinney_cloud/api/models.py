@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..completeness.answer import Why
 from .errors import RefusedRow
 
 MAX_TEXT = 256 * 1024
@@ -182,6 +183,32 @@ class Explanations(BaseModel):
     )
 
 
+class Incomplete(BaseModel):
+    """Why something may be missing of a source, and when."""
+
+    reason: Why
+    verdict: Literal["at least", "unknown"]
+    source: str | None = Field(description="null: all of them, or all of the broker's")
+    broker: str | None
+    since: float
+    until: float
+    text: str = Field(description="In words")
+
+
+class Completeness(BaseModel):
+    """Whether anything that the subscription would have been told of was held back, and so is not in the log."""
+
+    verdict: Literal["complete", "at least", "unknown"] = Field(
+        description="`complete`: proven that nothing is missing. `at least`: there may be more. `unknown`: nobody "
+        "can say; of a state or top-k subscription wherever anything may be missing, which might change all it tells"
+    )
+    text: str = Field(description="The same in words")
+    sources: int = Field(description="Sources that were there within the time")
+    count: int = Field(description="Of all reasons")
+    reasons: list[Incomplete] = Field(description="By source and time, a page of them")
+    next: int | None = Field(description="For `reasons_after`; null on the last page")
+
+
 class DryRun(BaseModel):
     """What a subscription would have delivered."""
 
@@ -196,6 +223,7 @@ class DryRun(BaseModel):
     cut: list[Literal["time", "rows", "memory", "notifications", "retention"]] = Field(
         description="Which bounds ended it early"
     )
+    completeness: Completeness
 
 
 # ---- Discovery

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
+from ..completeness.answer import MAX_PAGE, MAX_REASONS, PAGE
+from ..subscriptions import Form
 from .asks import ask
 from .auth import Caller, Right, needs
 from .bodies import JsonRoute
 from .context import Api, api_of, owner_of, reply
-from .dry_run import dry_run
+from .dry_run import Asked, dry_run
 from .errors import Problem, problems
 from .explaining import read_subscription
 from .models import (
@@ -62,20 +65,30 @@ async def create(
     owner: Owner = None,
     dry_run_: Annotated[bool, Query(alias="dry_run", description="Only say what it would have delivered")] = False,
     last: Annotated[Duration, Query(description="For `dry_run`: from so long ago")] = "1h",
+    reasons_after: Annotated[
+        int, Query(ge=0, le=MAX_REASONS, description="For `dry_run`: `completeness.next` of the page before")
+    ] = 0,
+    reasons_limit: Annotated[
+        int, Query(ge=1, le=MAX_PAGE, description="For `dry_run`: at most so many reasons")
+    ] = PAGE,
 ) -> Response:
     """Makes a subscription, or says what it would have delivered."""
     owner = owner_of(caller, owner)
     sid = body.sid or secrets.token_hex(8)
     if dry_run_:
-        return await _dry_run(api, caller.tenant, owner, sid, body.subscription, last)
+        return await _dry_run(
+            api,
+            body.subscription,
+            lambda form: Asked(caller.tenant, owner, sid, form, last, reasons_after, reasons_limit),
+        )
     answer = await _put(api, caller, owner, sid, body, create=True)
     return reply(view(answer["subscription"]), 201, {"Location": f"/v1/subscriptions/{sid}"})
 
 
-async def _dry_run(api: Api, tenant: str, owner: str, sid: str, source: str | dict[str, Any], last: str) -> Response:
+async def _dry_run(api: Api, source: str | dict[str, Any], asked: Callable[[Form], Asked]) -> Response:
     async with api.slow_work.turn():
         _, form = await asyncio.to_thread(read_subscription, source)
-        return reply(await dry_run(api.log, api.service.settings, tenant, owner, sid, form, last))
+        return reply(await dry_run(api.log, api.service.settings, asked(form)))
 
 
 @router.get("/subscriptions", response_model=SubscriptionPage, responses=problems(422))

@@ -6,6 +6,7 @@ For the lake there is a row, too, for each record of another kind, for one whose
 one with silent labels: its `raw` is what a replay must know of it, beside its time (rule I3):
 
     {"kind":"announced","sources":["m7"],"over":true}
+    {"kind":"history","value":{...}}                               see completeness/entries.py
     {"kind":"publications","labels":[[digest, label], ...]}
     {"kind":"tick"}
 """
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 from spinney.columns import ColumnsFull
 
 from ..cells import cell_at
-from ..records import Announced, Publications, Record, RecordError, kind_of
+from ..records import Announced, History, Publications, Record, RecordError, kind_of
 from ..records import decode as decode_record
 from .row_columns import GATHERED, RowColumns, row_columns
 from .row_groups import check_header
@@ -165,9 +166,8 @@ class Decoder:
     def _note(self, record: Record, sequence: int, arrival: float) -> None:
         """For the lake, what a record says that is no publication."""
         if self.schema is LAKE:
-            more = {"sources": record.sources, "over": record.over} if isinstance(record, Announced) else {}
             self._rows.skip(1)
-            self._append(_noted(record, **more), sequence, arrival)
+            self._append(_noted(record, **_said(record)), sequence, arrival)
 
     def _bury(self, data: bytes, sequence: int, arrival: float, reason: str) -> None:
         self.dead += 1
@@ -264,6 +264,16 @@ def _has_rows(record: Publications, repeated: Collection[int]) -> bool:
     """Whether any are left without the duplicates; to be asked before anybody has counted the rows."""
     rows = sum(run.length for run in record.runs)
     return rows > sum(place < rows for place in {*repeated})
+
+
+def _said(record: Record) -> dict[str, Any]:
+    """What a replay must know of a record that is no publication."""
+    match record:
+        case Announced(sources=sources, over=over):
+            return {"sources": sources, "over": over}
+        case History(value=value):
+            return {"value": value}
+    return {}
 
 
 def _noted(record: Record, **more: Any) -> dict[str, Any]:

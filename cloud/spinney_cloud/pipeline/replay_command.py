@@ -21,6 +21,7 @@ from spinney import SyntaxError as SubscriptionError
 from spinney import parse
 from spinney.configuring import ConfigurationError
 
+from ..completeness.answer import MAX_REASONS
 from ..configuration import Configuration
 from ..data_option import add_data_options, configuration_of
 from ..names import DEFAULT_TENANT
@@ -30,6 +31,7 @@ from .columns_bounds import implied
 from .lake import OBSERVATIONS, Lake, LakeError
 from .needs import EXTRA
 from .replay import replay
+from .replay_history import completeness_of
 from .replay_progress import Progress
 from .replay_results import FORMS, Counts, Output, OutputError
 from .replay_rows import DAY_SECONDS, Wanted, days, tables
@@ -40,11 +42,16 @@ if TYPE_CHECKING:  # Spark is imported when it is needed
 
 APP = "spinney replay"
 FAILED, INTERRUPTED = 1, 130
+REASONS = 10
+"""Shown, unless said otherwise."""
 SPARK_FROM_BYTES = 4 * 1024**3
 """Of files: from so many on Spark reads them, unless it is said who is to."""
 EPILOG = f"""\
 Moments are dates, timestamps (UTC unless they say a zone), now, today, yesterday, or so long ago: -7d. --to is not
 included: --from 2026-10-01 --to 2026-10-02 is one day. What the lake has not yet is not told; see spinney lake stats.
+
+A mobile broker sends up what somebody had asked for. So the answer says whether it is complete, or why not and when:
+--reasons 1000 says more of that, and --reasons 0 nothing but the verdict.
 
 The subscription is text or JSON with options. State and top-k start empty at --from.
 
@@ -58,6 +65,12 @@ examples:
 
 exit codes: 0 done, 1 it could not be done, 2 wrong use, 130 stopped by Ctrl-C
 """
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) > MAX_REASONS:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to {MAX_REASONS}")
+    return int(text)
 
 
 class ReplayError(Exception):
@@ -109,6 +122,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--by", choices=("auto", "arrow", "spark"), default="auto", help="who reads: Spark, where there is much of it"
     )
+    parser.add_argument(
+        "--reasons",
+        type=_count,
+        default=REASONS,
+        metavar="N",
+        help="why it may not be complete: at most so many of them",
+    )
     parser.add_argument("--master", help="Spark's, if it is not to run here; spark://, k8s://, sc://")
     parser.add_argument("--explain", action="store_true", help="only say what would be read, and how")
     return parser
@@ -143,6 +163,7 @@ class _Run:
                 counts.put(notes)
                 output.put(notes)
         self._tell(counts)
+        self._tell_how_complete()
 
     # ---- what is asked for
 
@@ -248,6 +269,12 @@ class _Run:
         newest = self._lake.state(OBSERVATIONS).last
         if newest is not None and newest < dt.datetime.fromtimestamp(wanted.until - DAY_SECONDS, dt.UTC).date():
             print(f"the lake ends on {newest}: what came later is not in it", file=sys.stderr)
+
+    def _tell_how_complete(self) -> None:
+        """In words: whether all that it would have been told of is in the lake, and if not why."""
+        out = sys.stderr if self._options.out == "-" else sys.stdout
+        for line in completeness_of(self._lake, self._wanted).lines(self._options.reasons):
+            print(line, file=out)
 
     def _explain(self) -> None:
         wanted, by_spark = self._wanted, self._is_for_spark()

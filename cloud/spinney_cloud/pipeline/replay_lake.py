@@ -6,13 +6,14 @@ import datetime as dt
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
-
 from spinney import parse
 
+from ..completeness import Judge
+from ..completeness.reading import Saying
 from ..subscriptions import Form
-from .lake import OBSERVATIONS, TABLES, Lake
+from .lake import OBSERVATIONS, Lake
 from .replay import records
+from .replay_history import begins, numbers, sayings
 from .replay_rows import Given, Wanted, tables
 
 SLICE_ROWS = 200_000
@@ -39,13 +40,19 @@ class Earlier:
         if state.first is None or before is None or state.sequence < before - 1:
             return False
         begun = dt.datetime.fromtimestamp(self._wanted.since, dt.UTC).date()
-        return state.first <= begun or self._first_record() == 1
+        return state.first <= begun or self.begins() is not None
 
-    def _first_record(self) -> int:
-        """Of all that it holds."""
-        actions = [pa.table(self._lake.table(name).get_add_actions(flatten=True)) for name in TABLES]
-        firsts = [min(found["min.log_seq"].to_pylist()) for found in actions if found.num_rows]
-        return int(min(firsts, default=0))
+    def begins(self) -> float | None:
+        """The log's time of its first record, if the lake has that."""
+        return begins(self._lake)
+
+    def sayings(self, lookback_seconds: float) -> list[Saying]:
+        """The history of the time, and of so long before it."""
+        return list(sayings(self._lake, self._wanted, lookback_seconds))
+
+    def numbers(self, judge: Judge) -> None:
+        """Tell the judge who sent what, and of which sources numbers are missing."""
+        numbers(self._lake, self._wanted, judge)
 
     def records(self, heard: Callable[[int], None]) -> Iterator[Given]:
         """For an engine with the one subscription. `heard`: called with numbers of readings; what it raises ends it."""

@@ -160,6 +160,15 @@ class Mote:
         return self.info is not None and InfoFlag.SLEEPS in self.info.flags
 
     @property
+    def has_committed(self) -> bool:
+        """Whether its table is surely what is planned. Of one that is heard by its adverts alone it does not matter."""
+        if not self.is_heard_over_gatt:
+            return True
+        if self.info is None or self.wanted is None or self.plan is None or self.table.differs(self.plan):
+            return False
+        return self.scan is None or self.scan.table_crc == self.table.crc
+
+    @property
     def is_sampling(self) -> bool:
         """As it said last."""
         return self.info is not None and InfoFlag.SAMPLING_ON in self.info.flags

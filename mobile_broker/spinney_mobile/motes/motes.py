@@ -188,6 +188,11 @@ class Motes(Acquirer):
         self._due.pop(mote.address, None)
         self._unplanned.pop(mote.address, None)
 
+    def has_committed(self, source: str) -> bool:
+        """Whether nothing is held back on a source's mote but by what is wanted now."""
+        mote = self._of(source)
+        return mote is None or mote.has_committed
+
     def trouble(self, source: str) -> str | None:
         """Why the last connection to a source's mote failed; None if it did not."""
         mote = self._of(source)

@@ -148,11 +148,23 @@ async function dryRun(text, where = refused) {
     const since = told.since ? `${count(told.readings)} readings since ${at(told.since)}` : "no reading in the last hour";
     outcome("history", `${count(told.count)} ${told.count === 1 ? "notification" : "notifications"} it would have been`,
       h("p", { class: "note" }, since + (told.cut.length ? ` (cut short: ${told.cut.join(", ")})` : "")),
+      complete(told.completeness),
       h("ul", { class: "notes" }, told.notifications.slice(-SHOWN).reverse().map((one) => note({ ...one, sid: "it" }))), left(told.count - Math.min(SHOWN, told.notifications.length)));
   } catch (error) {
     $("outcome").replaceChildren();
     where(error);
   }
+}
+
+const COMPLETE = { complete: "good", "at least": "bad", unknown: "" };
+
+// Whether brokers held anything back that it would have been told of, and the first reasons why that may be.
+function complete(told) {
+  return h("div", { class: "complete", dataset: { verdict: told.verdict } },
+    h("p", {}, h("span", { class: "state", dataset: { is: COMPLETE[told.verdict] } }, told.verdict), ` ${told.text}`),
+    told.reasons.length ? h("details", {}, h("summary", {}, "Why, by source and time"),
+      h("ul", { class: "plain" }, told.reasons.slice(0, SHOWN).map((one) => h("li", {}, h("strong", {}, one.source ?? "all sources"), h("span", { class: "note" }, ` ${at(one.since)} to ${at(one.until)}: ${one.text}`)))),
+      left(told.count - Math.min(SHOWN, told.reasons.length))) : null);
 }
 
 // ---- Those that are kept
