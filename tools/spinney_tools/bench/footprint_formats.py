@@ -280,4 +280,4 @@ def table(found: Formats) -> Table:
         "batch before it, too. The broker's outbox holds JSON, so that JSON costs it next to nothing. zstd is there",
         "only if the package zstandard is: for 32-bit ARM it has no wheel, and Python's own zlib is everywhere.",
     )
-    return Table("formats", describe(), ("a reading, in batches of", *cases), tuple(rows), notes)
+    return Table("formats", describe(), ("a reading, in batches of", *cases), tuple(rows), notes, measured=False)

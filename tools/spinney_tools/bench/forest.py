@@ -218,7 +218,7 @@ def table(found: list[Measurement]) -> Table:
     header = ("filters", "structure", "us a reading", "list / this", "add us", "remove us", "at most us", "ok")
     rows = tuple(row for item in found for row in _rows(item))
     notes = (
-        "Measured, on invented filters and readings: the first filter that matches a reading, and adding and removing",
+        "On invented filters and readings: the first filter that matches a reading, and adding and removing",
         "one filter, in plain Python. `list` asks one filter after the other, `roots` only those that no other covers;",
         "`indexed list` and `forest` have the same index, over all filters and over the roots. A mobile broker uses",
         "the indexed list; the cloud the forest, to find the roots that it sends to the broker.",

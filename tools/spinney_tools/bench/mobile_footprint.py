@@ -189,7 +189,7 @@ def table(found: Found) -> Table:
     for name, kept in (("messages", "messages"), ("acknowledged bytes", "bytes_with_answers")):
         each = (f"{found.above_cupus(coverage, kept)}" for coverage in found.coverages)
         rows.append((f"runs in which Spinney takes more {name} than CUPUS", *each))
-    return Table("footprint", describe(), header, tuple(rows), _notes(found))
+    return Table("footprint", describe(), header, tuple(rows), _notes(found), measured=False)
 
 
 def _notes(found: Found) -> tuple[str, ...]:

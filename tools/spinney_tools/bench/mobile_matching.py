@@ -258,7 +258,7 @@ def table(found: Found) -> Table:
         for one in found.sizes
     )
     notes = (
-        "Measured, on invented subscriptions. Is a reading wanted? The first hit in Python, in a list that asks one",
+        "On invented subscriptions. Is a reading wanted? The first hit in Python, in a list that asks one",
         "filter after the other, in the list with an index (the broker's), and in the forest; all hits in the C core;",
         "and what state filters say of 50 sources that change slowly, by the index of what may flip, and all fed.",
         f"A whole sample, up to the outbox: {number(found.taking_us)} us with {TAKING_SUBSCRIPTIONS} subscriptions.",

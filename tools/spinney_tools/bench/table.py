@@ -20,14 +20,18 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    measured: bool = True
+    """Where not, the first line of the notes says what is simulated, modelled or chosen."""
 
     def markdown(self) -> str:
-        """Notes, the machine and the table."""
+        """Notes, the machine and the table. The first line says how the figures came about."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         rule = [("-" * (width - 1) + ":") if column else "-" * width for column, width in enumerate(widths)]
         lines = [_row(self.header, widths), _row(rule, widths)]
         lines += [_row(row, widths) for row in self.rows]
-        return "\n".join([*self.notes, f"Measured on: {self.machine}.", "", *lines])
+        machine = f"Measured on: {self.machine}." if self.measured else f"Run on: {self.machine}."
+        head = [machine, *self.notes] if self.measured else [*self.notes, machine]
+        return "\n".join([*head, "", *lines])
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:

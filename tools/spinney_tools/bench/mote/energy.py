@@ -233,7 +233,7 @@ def table(found: Found) -> Table:
                 *(number(count) for count in row.transmitted),
             )
         )
-    return Table("energy", describe(), _HEADER, tuple(rows), tuple(textwrap.wrap(" ".join(_notes(found)), 118)))
+    return Table("energy", describe(), _HEADER, tuple(rows), tuple(textwrap.wrap(" ".join(_notes(found)), 118)), False)
 
 
 def _notes(found: Found) -> Iterator[str]:

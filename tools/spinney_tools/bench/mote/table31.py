@@ -263,7 +263,7 @@ def table(found: Measurement) -> Table:
     """All stretches first, then the thesis' own values, then the rest."""
     rows = {case: [_row(one) for one in found.results if one.case == case] for case in (ALL, CHOSEN_CASE, NOISE, LAB)}
     ordered = [*rows[ALL], *_THESIS, *rows[CHOSEN_CASE], *rows[NOISE], *rows[LAB]]
-    return Table("mote", describe(), _HEADER, tuple(ordered), tuple(textwrap.wrap(" ".join(_notes(found)), 118)))
+    return Table("mote", describe(), _HEADER, tuple(ordered), tuple(textwrap.wrap(" ".join(_notes(found)), 118)), False)
 
 
 def _notes(found: Measurement) -> Iterator[str]:
