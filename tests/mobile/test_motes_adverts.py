@@ -319,7 +319,7 @@ def test_a_quiet_mote_is_reached_in_time_and_tells_its_events_at_once(
             found, reached, told = now() - began, [], []
             for turn in range(turns):
                 await asyncio.sleep(100.0 + 47.0 * (turn % 20))
-                asked, other = now(), f"temperature > {50 + turn}"
+                asked, other = now(), f"temperature > {50 + turn % 30}"
                 broker.motes.want(SOURCE, wanted(HOT, other), epoch=1)
                 await until(lambda: broker.health()["filters"] == 2, 1_000)
                 reached.append(now() - asked)
