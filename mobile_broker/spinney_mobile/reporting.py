@@ -163,7 +163,8 @@ def tally_of(broker: Broker) -> dict[str, int]:
     """What it and its motes have sent and spared, as the cloud is told."""
     counts, motes = broker.taking.counts, broker.pushing.counts()
     found = {name: counts[name] for name in ("sent", "spared", "bytes_sent", "bytes_spared")}
-    return {**found, "motes_sent": motes.get("samples", 0), "motes_spared": motes.get("kept_back", 0)}
+    sent = motes.get("samples", 0) + motes.get("broadcast", 0)
+    return {**found, "motes_sent": sent, "motes_spared": motes.get("kept_back", 0)}
 
 
 def explain(broker: Broker, publication: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from spinney_tools.bench import command, forest, json_door, machine, main, match
 from spinney_tools.bench.table import ReadmeError, Table, number, update_readme
 from spinney_tools.workloads import programs, targets
 
+TOP = Path(__file__).parents[2]
 FIGURES: dict[str, Any] = {
     "us": 1.0,
     "scan_us": 50.0,
@@ -37,14 +39,26 @@ FIGURES: dict[str, Any] = {
 def test_a_table_is_aligned_markdown_below_the_machine() -> None:
     text = Table("x", "a machine", ("size", "us"), (("1,000", "0.5"), ("10", "12.25")), ("A note.",)).markdown()
     assert text.splitlines() == [
-        "A note.",
         "Measured on: a machine.",
+        "A note.",
         "",
         "| size  |    us |",
         "| ----- | ----: |",
         "| 1,000 |   0.5 |",
         "| 10    | 12.25 |",
     ]
+
+
+def test_a_table_that_is_not_measured_begins_with_how_it_came_about() -> None:
+    text = Table("x", "a machine", ("us",), (), ("*Modelled*.",), measured=False).markdown()
+    assert text.splitlines()[:2] == ["*Modelled*.", "Run on: a machine."]
+
+
+def test_every_table_of_the_readme_says_first_how_its_figures_came_about() -> None:
+    blocks = re.findall(r"<!-- bench:([\w-]+) -->\n(.*)\n", (TOP / "README.md").read_text())
+    assert len(blocks) > 10
+    words = ("simulated", "modelled", "chosen", "measured")
+    assert [name for name, first in blocks if not any(word in first.lower() for word in words)] == []
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,12 @@ def test_once_it_is_owned_nothing_is_on_the_air_unless_a_feed_is_true(tmp_path: 
             assert broker.motes.counts["events"] == events
             assert all(broker.presence), "no advert is a sample"
             scene.readings["temperature"] = 30.0
+            broadcast = broker.motes.counts["broadcast"]
             await until(lambda: broker.bits(HOT) == [False, True])
             assert scanner.readings == []
             assert health(broker) == ("presence", None)
+            assert broker.motes.counts["kept back"] >= 199
+            assert broker.motes.counts["broadcast"] == broadcast
 
     on_air(tmp_path, play)
 
@@ -99,7 +102,7 @@ def test_once_it_is_owned_nothing_is_on_the_air_unless_a_feed_is_true(tmp_path: 
 def test_every_sample_that_is_wanted_of_a_quiet_mote_arrives(tmp_path: Path, scan: str) -> None:
     async def play(scene: Scene) -> None:
         async with listening(mode=scan) as broker:
-            await until(lambda: broker.infos or scan == "passive", 1)
+            await until(lambda: broker.infos or scan == "passive", 10)
             broker.motes.want(SOURCE, wanted(EVERY), epoch=1)
             if scan == "passive":
                 broker.motes.heard(_named(broker))
@@ -174,6 +177,11 @@ def test_a_mode_that_its_file_fixes_is_left_alone_and_said(tmp_path: Path) -> No
             visits = broker.motes.counts["connections"]
             await asyncio.sleep(LOOK_SECONDS / 2)
             assert broker.motes.counts["connections"] == visits, "it is not asked again and again"
+            await samples(scene, 20)
+            scene.readings["temperature"] = 30.0
+            await until(lambda: broker.bits(HOT)[-1:] == [True])
+            assert broker.motes.counts["broadcast"] >= 20, "everybody has heard what its filter kept back"
+            assert broker.motes.counts["kept back"] == 0
 
     on_air(tmp_path, play, advert_mode="open", sample_interval_s=10, advert_interval_ms=2000)
 

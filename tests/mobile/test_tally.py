@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from spinney_mobile.motes import AdvertPolicy
 from spinney_mobile.motes.identity import Identity
 from spinney_mobile.motes.mote import Mote
 from spinney_mobile.tally import LONGEST_SECONDS, TALLY_READINGS, TALLY_SECONDS, Tally
@@ -80,7 +81,7 @@ def test_without_anybody_who_counts_nothing_is_said() -> None:
 
 
 def test_numbers_that_a_mote_skips_are_samples_that_it_kept_back() -> None:
-    mote = Mote("AA", Identity("m1"))
+    mote = Mote("AA", Identity("m1"), AdvertPolicy())
     said = [(1, 10, True), (1, 14, True), (1, 14, True), (1, 20, False), (1, 21, True), (2, 3, True), (2, 4, True)]
     assert [mote.kept_back(boot, number, came=came) for boot, number, came in said] == [0, 3, 0, 6, 0, 0, 0]
     assert mote.kept_back(1, 30, came=True) == 0  # another boot, before or after

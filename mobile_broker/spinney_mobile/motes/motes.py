@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from spinney.known import Known
 from spinney.mote.advert import BTHOME
+from spinney.mote.adverts import Mode
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import Event, Info, NotAMote, PairingNeeded
 
@@ -258,7 +259,9 @@ class Motes(Acquirer):
         if time_ is not None and time_ > now + AHEAD_SECONDS:
             mote.clock_set = None
         joined = join(events, mote.table.entries, mote.wanted, mote.source, mote.rows, mote.names, now)
-        self.counts["kept back"] += mote.kept_back(events[0].boot, events[0].sequence, came=joined is not None)
+        not_told = mote.kept_back(events[0].boot, events[0].sequence, came=joined is not None)
+        # In any other mode its adverts have told everybody what its filters kept back.
+        self.counts["kept back" if mote.adverts.mode is Mode.PRESENCE else "broadcast"] += not_told
         if joined is None:
             self.counts["presences"] += 1
             return
