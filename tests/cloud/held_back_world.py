@@ -110,7 +110,7 @@ class World:
         self.direct: list[tuple[float, int]] = []
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._activations = Activations()
+        self._activations = Activations(clock=lambda: self.now)
         self._announcements = Announcements()
         self._leases = Leases()
         self._held: dict[str, dict[str, int]] = {}
@@ -184,7 +184,7 @@ class World:
             self.subscribe(self.random.choice(NARROW + WIDE))
 
     def activate(self) -> None:
-        for client in [one for one in self._activations.work(self.now) if one is not None]:
+        for client in [one for one in self._activations.work() if one is not None]:
             broker = next(one for one in self.brokers if one.name == client)
             self.tell(broker)
 

@@ -127,6 +127,7 @@ def test_a_tenant_sees_only_its_own(guarded: Guarded) -> None:
         mob.sub("mine", "tenancy > 0")
         eve.sub("mine", "tenancy > 0")
         eve.publish("ann", {"session": "s", "validity": 600, "sources": [{"name": "eve-source", "attributes": {}}]})
+        assert "formats" in eve.next("reply"), "whoever begins a session is told what the cloud reads"
         assert eve.next("reply")["ok"]
         eve.pub({"source": "shared-name", "id": "shared-name:1:1", "tenancy": 1})
         pat.pub({"source": "shared-name", "id": "shared-name:1:1", "tenancy": 2})

@@ -12,9 +12,19 @@ import pytest
 from coordinator_kit import Kit, until, until_so
 from servers import NatsServer
 
-from spinney_cloud import names, records
+from spinney_cloud import broker_service, names, records
 from spinney_cloud.settings import Limits, Settings
 from spinney_cloud.subscriptions import StoredSubscription
+
+
+@pytest.fixture(autouse=True)
+def no_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests count the log's records; those of the history have tests of their own (test_history)."""
+
+    async def nothing(_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(broker_service, "rewrite", nothing)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

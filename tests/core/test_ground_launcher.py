@@ -325,7 +325,7 @@ def test_a_required_core_is_tried_again_each_time(
         ("bench matching", {"test"}),
         ("bench cloud", {"test", "cloud"}),
         ("bench mote --seed 2", {"test"}),
-        ("bench all --strict", {"test", "mobile", "sim", "cloud", "pipeline", "test-mobile"}),
+        ("bench all --strict", {"test", "mobile", "sim", "cloud", "pipeline", "test-mobile", "formats"}),
         ("mobile run --send all", {"mobile"}),
         ("mote ls", {"flash"}),
         ("cloud --check", {"cloud"}),

@@ -305,7 +305,7 @@ class World:
             broker.tell_leases(leases)
 
     def _activate(self) -> None:
-        for _ in self.activations.work(0.0):
+        for _ in self.activations.work():
             pass
         for broker in self.brokers:
             if broker.name not in self.activations.brokers:

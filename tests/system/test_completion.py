@@ -30,7 +30,7 @@ CASES = [
     ("up --motes 5 --fr", ["--fresh"]),
     ("mote flash --board esp32c", ["esp32c3"]),
     ("completion f", ["fish"]),
-    ("ls s", ["sources", "subscriptions"]),
+    ("ls s", ["sessions", "sources", "subscriptions"]),
     ("match readings", []),
 ]
 # It is told of all that zsh would offer, as a person is of one: in the line. There are no files to offer instead.

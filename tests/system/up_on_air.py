@@ -15,9 +15,9 @@ from spinney_tools.up.stack import Part, Stack
 _part = Stack._part
 
 
-def _on_the_air(stack: Stack, name: str, module: str, *arguments: str) -> Part:
+def _on_the_air(stack: Stack, name: str, module: str, *arguments: str, **more: Any) -> Part:
     if module != "spinney_mobile":
-        return _part(stack, name, module, *arguments)
+        return _part(stack, name, module, *arguments, **more)
     return _part(stack, name, "spinney_tools.up.mobile", sockets, adapter, adapter_address(0), *arguments)
 
 

