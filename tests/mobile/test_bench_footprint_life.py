@@ -23,6 +23,7 @@ from spinney_mobile.cells import H3
 from spinney_mobile.outbox import Outbox
 from spinney_mobile.packing import unpacked
 from spinney_mobile.place import Fix
+from spinney_mobile.reports import Reports
 from spinney_mobile.settings import AcquireBle, AcquireMotes, Place, Settings
 from spinney_mobile.settings import Cloud as CloudSettings
 from spinney_mobile.tally import Tally
@@ -101,12 +102,14 @@ class Overheard:
         self._monkeypatch.setattr(kind, name, called)
 
     def _published(self, _: object, topic: str, payload: bytes, *, at_most_once: bool = False) -> None:
-        """Tallies are by real time, which here goes by slowly."""
-        if topic.startswith("spinney/edge/") and not self._is_tally(topic, payload):
+        """Tallies and reports are by real time, which here goes by slowly."""
+        if topic.startswith("spinney/edge/") and not self._is_by_real_time(topic, payload):
             self.footprint.publish(topic, payload, at_most_once=at_most_once)
 
-    def _is_tally(self, topic: str, payload: bytes) -> bool:
-        return topic.endswith("/ann") and json.loads(unpacked(payload)).keys() == {"session", "counts"}
+    def _is_by_real_time(self, topic: str, payload: bytes) -> bool:
+        if not topic.endswith("/ann"):
+            return False
+        return json.loads(unpacked(payload)).keys() in ({"session", "counts"}, {"session", "report"})
 
     def _arrived(self, _uplink: Uplink, message: Any) -> None:
         if message.topic.endswith("/act"):
@@ -242,6 +245,7 @@ def pace(speed: float) -> None:
 def modelled(monkeypatch: pytest.MonkeyPatch) -> tuple[list[list[int]], list[int]]:
     """The same way in the bench's model: counts at the end of each sample."""
     monkeypatch.setattr(Tally, "next", lambda *_: None)
+    monkeypatch.setattr(Reports, "next", lambda *_: None)
     filters, spent = Filters(), Spent()
     phone = Phone("edge", SOURCE, Coordinator(filters, TEXTS), filters, spent)
     grid, now = H3(), setting.START_S

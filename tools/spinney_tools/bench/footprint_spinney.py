@@ -36,6 +36,8 @@ from spinney_mobile.numbering import Numbering
 from spinney_mobile.outbox import Outbox, OutRecord, encode
 from spinney_mobile.packing import unpacked
 from spinney_mobile.presence import Presence
+from spinney_mobile.reports import VERSION as REPORTS
+from spinney_mobile.reports import Reports, State
 from spinney_mobile.rules import Rules
 from spinney_mobile.samples import Digest, Sample
 from spinney_mobile.taking import Taking
@@ -189,6 +191,9 @@ class Phone:
         self._presence = Presence(lambda: self._epoch, lambda: False, lambda: self._leases.wanted, self._tally.along)
         self._presence.will()
         self._presence.opened(0.0)
+        self._reports = Reports(lambda: 0, lambda: None, 0.0)
+        self._reports.look = lambda: State(self._epoch, with_motes=(self.source,))
+        self._reports.opened()
         self._mote = CarriedMote(self.source, spent.footprint.ble)
 
     def step(self, step: Step) -> None:
@@ -207,6 +212,8 @@ class Phone:
         if (tally := self._tally.next(self._presence.session, now)) is not None:
             self._spent.tallies += 1
             self._spent.footprint.publish(f"spinney/{self.name}/ann", self._batches.packing.text(tally))
+        if (report := self._reports.next(self._presence.session, now)) is not None:
+            self._spent.footprint.publish(f"spinney/{self.name}/ann", self._batches.packing.text(report))
         if step.raws is not None:
             self._measure(step.raws, now)
 
@@ -240,8 +247,10 @@ class Phone:
         self._spent.footprint.publish(f"spinney/{self.name}/ann", payload, at_most_once=packing.agreed and is_answered)
         self._activated(self._cloud.announced(self.name, payload, now), now)
         self._greeted()
-        answer = {"request": "ann", "ok": True, "session": self._presence.session}
+        asked = {"members": ["health"], "reports": REPORTS}
+        answer = {"request": "ann", "ok": True, "session": self._presence.session, **asked}
         self._spent.footprint.answer(f"spinney/{self.name}/reply", self._cloud.packed(self.name, answer))
+        self._reports.replied(answer, now)
         if self._presence.replied(answer) is not None:
             self._announcer.departed(now)
 

@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from spinney import mqtt_codec
+from spinney.mote.adverts import STATE as MODE_STATE
+from spinney.mote.adverts import WRITE as MODE_WRITE
 from spinney.mote.protocol import (
     EVENT_HEAD,
     FILTER_HEAD,
@@ -103,7 +105,7 @@ class Visits:
         ble.add(self.info_bytes, times)
 
     def visit(self, ble: Traffic, *, events: int = 0, changes: Iterable[Change] = (), sets_clock: bool = False) -> None:
-        """Takes events; then changes the table."""
+        """Takes events; then changes the table; and sets, or renews, what the mote advertises."""
         self.look(ble)
         if sets_clock:
             ble.add(TIME_WRITE.size)
@@ -118,6 +120,7 @@ class Visits:
             self._commit(ble, add.values(), len(drop))
         if commits:
             ble.add(self.info_bytes)
+        _ask(ble, MODE_WRITE.size, MODE_STATE.size)
 
     @staticmethod
     def _commit(ble: Traffic, programs: Iterable[bytes], drops: int) -> None:
