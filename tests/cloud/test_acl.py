@@ -20,7 +20,7 @@ from spinney_cloud import users as users_module
 from spinney_cloud.data_dir import Secrets
 from spinney_cloud.users import Role, Users, hashes
 
-SECONDS = 10.0
+SECONDS = 60.0
 SECRETS = Secrets(nats_password="core-secret", mqtt_password="mqtt-secret", system_password="s", client_prefix="x")
 
 
