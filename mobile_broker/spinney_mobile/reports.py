@@ -23,8 +23,8 @@ VERSION: Final = 1
 """What the cloud asks for."""
 SETTLE_SECONDS: Final = 2.0
 """From a change until it may be reported: what was decided before it is under way then."""
-PAUSE_SECONDS: Final = 5.0
-"""Between two reports, at least."""
+PAUSE_SECONDS: Final = 600.0
+"""Between two reports, at least: a broker that moves from cell to cell would else send one more message for each."""
 LOOK_SECONDS: Final = 1.0
 """Between looks whether anything has changed."""
 MOTE_SECONDS: Final = 24 * 3600.0

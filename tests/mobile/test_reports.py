@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
+import pytest
+
+from spinney_mobile import reports
 from spinney_mobile.reports import (
     LOOK_SECONDS,
     MAX_PENDING,
     MOTE_SECONDS,
-    PAUSE_SECONDS,
     SETTLE_SECONDS,
     Reports,
     State,
 )
 
+PAUSE_SECONDS: Final = 5.0
 LONGEST = 7 * 24 * 3600.0
 ASKED = {"request": "ann", "ok": True, "reports": 1}
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests go on second by second."""
+    monkeypatch.setattr(reports, "PAUSE_SECONDS", PAUSE_SECONDS)
 
 
 class Uplink:
