@@ -41,9 +41,10 @@ def publication(raws: Raws) -> dict[str, Any]:
 
 
 def part(program: bytes, index: int) -> tuple[int, int]:
-    """Where enter (0), exit (1) or FOR (2) is."""
-    begin = programs.HEADER + programs.options_size(program[13]) + sum(program[10 : 10 + index])
-    return begin, begin + program[10 + index]
+    """Where enter (0), exit (1), FOR (2) or what is in doubt (3) is."""
+    sizes = (*program[10:13], programs.doubt_size(program, 0))
+    begin = programs.HEADER + programs.options_size(program[13]) + sum(sizes[:index])
+    return begin, begin + sizes[index]
 
 
 def values_of(raws: Iterable[int]) -> bytes:

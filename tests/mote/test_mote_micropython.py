@@ -97,12 +97,14 @@ TEXTS = [
     "WHEN c * d > 300 UNTIL c * d < 200",
     "WHEN abs(c - d) < 2.5 UNTIL abs(c - d) >= 30",
     "WHEN a IS NULL UNTIL a > 3",
+    "WHEN a > 25 UNTIL b > 20",
+    "WHEN abs(a - b) > 2.5 UNTIL abs(a - b) <= 2",
 ]
 
 
 def compiled_states() -> Iterator[bytes]:
     for number, text in enumerate(TEXTS):
-        compiled = mote.compile(parse(text), KNOWN, ATTRIBUTES, Delivery(number))
+        compiled = mote.compile(parse(text), KNOWN, ATTRIBUTES, Delivery(number), version=2)
         assert isinstance(compiled, Compiled)
         assert compiled.keeps_bit, compiled.reasons
         yield compiled.program

@@ -23,6 +23,8 @@ TEXTS = [
     "WHEN c * d > 300 AND abs(c - d) < 2.5 UNTIL c * d < 200 FOR lat > 3 AND lat <> 4",
     "a IN (0.1, 0.5, 3) OR b IS NULL AND NOT (lat BETWEEN 50 AND 60)",
 ]
+UNDECIDED = ["WHEN abs(a - b) > 2.5 UNTIL abs(a - b) <= 2 FOR c < 100", "WHEN a > 25 UNTIL b > 20"]
+"""Of version 2: with ties in doubt, and with an overlap."""
 
 
 def good_programs() -> Iterator[bytes]:
@@ -33,6 +35,12 @@ def good_programs() -> Iterator[bytes]:
             object.__setattr__(subscription, "dead_band", DeadBand(attribute="a", by=0.5))
         compiled = mote.compile(subscription, KNOWN, ATTRIBUTES, Delivery(number, 5, heartbeat=60))
         assert isinstance(compiled, Compiled)
+        yield compiled.program
+    for number, text in enumerate(UNDECIDED, len(TEXTS)):
+        delivery = Delivery(number, 5, heartbeat=60 * (number % 2))
+        compiled = mote.compile(parse(text), KNOWN, ATTRIBUTES, delivery, version=2)
+        assert isinstance(compiled, Compiled)
+        assert (compiled.program[0], compiled.keeps_bit) == (2, True)
         yield compiled.program
 
 
@@ -58,7 +66,7 @@ class Watched(bytearray):
 
 
 def run_watched(program: bytes, raws: list[int], present: int) -> None:
-    for index in range(3):
+    for index in range(4):
         begin, end = part(program, index)
         code, values = Watched(program), Watched(values_of(raws))
         code.bounds, values.bounds = (begin, end), (0, len(values))
@@ -72,7 +80,7 @@ def test_good_programs_are_good() -> None:
         check(program)
 
 
-@pytest.mark.parametrize("program", GOOD, ids=TEXTS)
+@pytest.mark.parametrize("program", GOOD, ids=TEXTS + UNDECIDED)
 def test_every_truncation_and_every_flipped_bit_is_refused(program: bytes) -> None:
     for size in range(len(program)):
         with pytest.raises(ProgramError):
@@ -94,7 +102,14 @@ BEGIN = part(GOOD[0], 0)[0]
 
 
 SEALED_BUT_WRONG = [
-    (changed(GOOD[0], 0, 2), "version 2; this mote runs version 1"),
+    (changed(GOOD[0], 0, 3), "version 3; this mote runs versions up to 2"),
+    (changed(GOOD[0], 0, 0), "version 0"),
+    (changed(GOOD[0], 0, 2), "a flag or an option"),
+    (changed(GOOD[3], 0, 1), "a flag or an option"),
+    (changed(GOOD[3], 13, GOOD[3][13] & 7), "do not add up"),
+    (changed(GOOD[3], programs.option_at(GOOD[3], 0, programs.DOUBT), 255), "do not add up"),
+    (changed(GOOD[4], 1, 0), "a state filter has an exit"),
+    (changed(changed(GOOD[2], 0, 2), 13, 0), "only a state filter needs version 2"),
     (changed(GOOD[0], 4, GOOD[0][4] ^ 1), "other attributes"),
     (changed(GOOD[0], 1, 0x81), "flag"),
     (changed(GOOD[0], 13, 0x88), "option"),
@@ -181,12 +196,13 @@ def test_random_bytes_are_refused() -> None:
 
 
 def test_compiler_and_mote_share_their_numbers() -> None:
-    assert host.VERSION == programs.VERSION
+    assert (host.VERSION, host.MAX_PROGRAM) == (programs.VERSION, programs.MAX_SIZE)
     assert (host.STATE, host.WEAKER, host.CRITICAL) == (programs.STATE, programs.WEAKER, programs.CRITICAL)
-    assert (host.DEBOUNCE, host.HEARTBEAT, host.DEAD_BAND) == (
+    assert (host.DEBOUNCE, host.HEARTBEAT, host.DEAD_BAND, host.DOUBT) == (
         programs.DEBOUNCE,
         programs.HEARTBEAT,
         programs.DEAD_BAND,
+        programs.DOUBT,
     )
     assert host_code.SUM == vm.SUM
     assert mote.layout(ATTRIBUTES) == programs.layout(

@@ -50,12 +50,14 @@ def test_the_constants_of_mote_and_host_are_equal() -> None:
         (wire.ROW, protocol.ROW),
         (wire.TIME_VALUE, protocol.TIME_VALUE),
         (wire.TIME_WRITE, protocol.TIME_WRITE),
+        (wire.SET_BIT_WRITE, protocol.SET_BIT_WRITE),
         (ring.HEAD, protocol.EVENT_HEAD),
         ("<" + bthome.SCAN[4:], advert.SCAN),
     ]:
         assert mine == theirs.format
     assert wire.FILTER_ANSWER == protocol.FILTER_ANSWER
     assert protocol.FILTER_HEAD.size == wire.FILTER_HEAD_SIZE
+    assert protocol.SET_BIT_WRITE.size == wire.SET_BIT_SIZE
     assert wire.MAX_VALUE == protocol.MAX_VALUE
     assert wire.NO_BATTERY == protocol.NO_BATTERY
     assert bthome.NOT_SENT == protocol.NO_OBJECT

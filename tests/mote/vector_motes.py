@@ -13,7 +13,7 @@ from spinney.mote import Attribute, Compiled
 from spinney.subscription import ContentSubscription
 
 FOLDER = Path(__file__).parents[1] / "vectors"
-SCALES = (1, 2, 4, 10, 100, 1_000, 1_000_000)
+SCALES = (1, 2, 4, 10, 100, 1_000, 1_000_000, 3)
 AROUND = 200
 
 
@@ -73,6 +73,17 @@ def _mote(condition: Filter, publication: Mapping[str, Any]) -> tuple[list[Attri
         attributes.append(Attribute(name, 1, scale, low, high))
         raws.append(None if value is None else raw)
     return attributes, raws, Known(known, closed=True)
+
+
+def ties() -> list[tuple[dict[str, Any], tuple[Attribute, ...], tuple[int | None, ...]]]:
+    """The vectors whose sums are ties, with attributes and raw values of a mote."""
+    found = []
+    for vector in vectors():
+        if "tie in" in vector.get("name", ""):
+            attributes, raws, _ = _mote(parse_filter(vector["filter"]), vector["publication"])
+            assert attributes is not None, vector
+            found.append((vector, tuple(attributes), tuple(raws)))
+    return found
 
 
 def _raw(value: float | None) -> tuple[int, int] | None:

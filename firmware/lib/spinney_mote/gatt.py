@@ -33,7 +33,7 @@ _FLAG_WRITE_ENCRYPTED = const(0x1000)
 _FLAG_WRITE_AUTHENTICATED = const(0x2000)
 _SIZES = {
     wire.ACK: 4, wire.REPLAY: 4, wire.DESCRIBE: 1, wire.CRASH: 2, wire.SAMPLING: 1, wire.PAIRING: 2, wire.LIST: 2,
-    wire.BIND_KEY: 1,
+    wire.BIND_KEY: 1, wire.SET_BIT: wire.SET_BIT_SIZE,
 }  # fmt: skip
 _MODE_FLAGS = (0, wire.ENCRYPTED, wire.PRESENCE)
 
@@ -239,6 +239,8 @@ class Gatt:
             return self._pair(op, payload, now_ms)
         elif op == wire.ADVERTS:
             return owner.adverts(self._mote, payload)
+        elif op == wire.SET_BIT:
+            return owner.bit(self._mote, payload)
         elif op == wire.BIND_KEY:
             knows = self._bonds is not None and central.authenticated and central.encrypted_ms >= 0
             return owner.bind_key(self._mote.key, payload[0], knows)

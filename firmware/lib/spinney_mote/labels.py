@@ -1,6 +1,7 @@
 """From samples to events: the evaluator of state filters (rules S1, S2, S6), as in spinney.evaluator on the host.
 
-Each state filter has a bit, unknown at first. A sample that sets it becomes a label; all others are suppressed.
+Each state filter has a bit, unknown at first. A sample that sets it becomes a label; all others are suppressed. One
+that the mote cannot decide goes to the owner, and leaves the bit unknown until the owner or another sample sets it.
 What content filters want goes once, whoever else wants it: the broker examines it again.
 """
 
@@ -16,6 +17,7 @@ from .programs import (
     HEARTBEAT,
     STATE,
     WEAKER,
+    doubt_size,
     filter_id,
     number,
     option_at,
@@ -23,6 +25,7 @@ from .programs import (
 )
 
 NOTHING = -1
+UNDECIDED = -2
 
 
 class Labels:
@@ -68,7 +71,12 @@ class Labels:
         enter = program + HEADER + options_size(code[program + 13])
         leave = enter + code[program + 10]
         only = leave + code[program + 11]
-        if code[program + 12] and not self._run(code, only, only + code[program + 12], sample.values, sample.present):
+        doubt = only + code[program + 12]
+        size = doubt_size(code, program)
+        if size and self._run(code, doubt, doubt + size, sample.values, sample.present):
+            self._leave_open(at, sample)
+            return
+        if code[program + 12] and not self._run(code, only, doubt, sample.values, sample.present):
             goal = NOTHING
         elif not code[program + 1] & STATE:
             if self._run(code, enter, leave, sample.values, sample.present):
@@ -76,6 +84,9 @@ class Labels:
             return
         else:
             goal = self._goal(code, at, enter, leave, only, sample)
+            if goal == UNDECIDED:
+                self._leave_open(at, sample)
+                return
             if self._settle(at, goal, sample):
                 self._set(at, goal, sample)
                 return
@@ -83,15 +94,16 @@ class Labels:
             self._beat(at, sample)
 
     def _goal(self, code, at, enter, leave, only, sample):
-        """What the sample would set the bit to; NOTHING where rule S1 suppresses it."""
-        status = code[at + 2]
-        known = status & table.KNOWN
-        bit = status & table.BIT
-        if (bit or not known) and self._run(code, leave, only, sample.values, sample.present):
+        """What the sample would set the bit to; NOTHING where rule S1 suppresses it, UNDECIDED where S2 says so."""
+        known = code[at + 2] & table.KNOWN
+        bit = code[at + 2] & table.BIT
+        falls = (bit or not known) and self._run(code, leave, only, sample.values, sample.present)
+        if known and falls:
             return 0
-        if not (bit and known) and self._run(code, enter, leave, sample.values, sample.present):
-            return 1
-        return NOTHING
+        rises = not bit and self._run(code, enter, leave, sample.values, sample.present)
+        if falls:
+            return UNDECIDED if rises else 0
+        return 1 if rises else NOTHING
 
     def _settle(self, at, goal, sample):
         """Whether debounce and dead band let the bit be set (rule S6)."""
@@ -134,6 +146,11 @@ class Labels:
         code[at + 2] = status
         self._tell(at, sample, ring.LABEL | (ring.BIT if goal else 0))
 
+    def _leave_open(self, at, sample):
+        """The sample goes to the owner, which decides; until then the bit is unknown."""
+        self.table.image[at + 2] &= table.TOLD
+        self._tell(at, sample, ring.UNKNOWN)
+
     def _beat(self, at, sample):
         """A presence, where nothing was said for as long as the heartbeat says."""
         code = self.table.image
@@ -154,6 +171,6 @@ class Labels:
         code[at + 2] |= table.TOLD
         pack_into("<I", code, at + 11, sample.time)
         goes = 0 if flags & ring.PRESENCE else 2 if flags & ring.CRITICAL else 1
-        if flags & (ring.LABEL | ring.PRESENCE) or goes > self._goes:
+        if flags & (ring.LABEL | ring.PRESENCE | ring.UNKNOWN) or goes > self._goes:
             self.ring.add(filter_id(code, program), number(code, program + 6, 4), sample, flags)
             self._goes = max(self._goes, goes)

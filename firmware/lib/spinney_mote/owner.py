@@ -1,8 +1,9 @@
-"""What the broker that owns a mote sets over GATT: what is advertised, and the key that it is encrypted with."""
+"""What the broker that owns a mote sets over GATT: what is advertised, the key for that, and bits that it knows."""
 
 from struct import unpack_from
 
-from . import wire
+from . import table, wire
+from .programs import number
 
 
 def adverts(mote, payload):
@@ -36,3 +37,20 @@ def bind_key(key, what, knows):
     except OSError as error:
         return wire.REFUSED, b"the flash takes no key: error %d" % error.args[0]
     return wire.OK, key.key
+
+
+def bit(mote, payload):
+    """Writes down what the owner knows the bit of a filter to be after the newest event (rule S2)."""
+    wanted, epoch, newest, value = unpack_from(wire.SET_BIT_WRITE, payload, 0)
+    if value > 1:
+        return wire.MALFORMED, b""
+    image = mote.table.image
+    at = mote.table.find(wanted)
+    if not at or image[at + table.ENTRY] < 2 or number(image, at + table.ENTRY + 6, 4) != epoch:
+        return wire.REFUSED, b"no such filter of this owner"
+    if image[at + 2] & table.KNOWN:
+        return wire.REFUSED, b"the bit is known"
+    if mote.ring.next - 1 != newest:
+        return wire.REFUSED, b"the newest event is another one"
+    image[at + 2] |= table.KNOWN | (table.BIT if value else 0)
+    return wire.OK, b""

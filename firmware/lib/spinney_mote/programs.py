@@ -7,7 +7,7 @@ from binascii import crc32
 
 from .vm import CONTROL_SIZES, SIZES, SUM
 
-VERSION = 1
+VERSION = 2  # a program of version 2 keeps a bit that it cannot always decide; all else is of version 1
 HEADER = 14
 TRAILER = 4  # the CRC
 MAX_SIZE = 600
@@ -15,13 +15,12 @@ MAX_SIZE = 600
 STATE = 1  # flags of a program: it keeps a bit; without, it only says which samples to send
 WEAKER = 2  # true also where the subscription's filter is not
 CRITICAL = 4  # its events are indicated, not only notified
-_FLAGS = 7
 
 DEBOUNCE = 1  # options, in this order after the header: u32 seconds
 HEARTBEAT = 2  # u32 seconds
 DEAD_BAND = 4  # attribute, u32 surely too little, u32 surely enough, the double between
 _DEAD_BAND_SIZE = 17
-_OPTIONS = 7
+DOUBT = 8  # u8 bytes of a fourth part, after FOR: TRUE of a sample that the mote cannot decide. From version 2 on
 
 
 class ProgramError(ValueError):
@@ -47,13 +46,19 @@ def number(code, at, size):
 
 def options_size(options):
     """Bytes of the options."""
-    return (options & 1) * 4 + (options & 2) * 2 + (options >> 2 & 1) * _DEAD_BAND_SIZE
+    return (options & 1) * 4 + (options & 2) * 2 + (options >> 2 & 1) * _DEAD_BAND_SIZE + (options >> 3 & 1)
 
 
 def option_at(code, at, option):
     """Where an option of the program at `at` begins; 0 if it has none."""
     options = code[at + 13]
     return at + HEADER + options_size(options & (option - 1)) if options & option else 0
+
+
+def doubt_size(code, at):
+    """Bytes of the part of the program at `at` that says which samples it cannot decide."""
+    option = option_at(code, at, DOUBT)
+    return code[option] if option else 0
 
 
 def filter_id(code, at):
@@ -66,25 +71,30 @@ def check(program, attributes, expected_layout):
     size = len(program)
     if size < HEADER + TRAILER or size > MAX_SIZE:
         raise ProgramError("a program has 18 to 600 bytes")
-    if program[0] != VERSION:
-        raise ProgramError(f"a program of version {program[0]}; this mote runs version {VERSION}")
+    version = program[0]
+    if not 0 < version <= VERSION:
+        raise ProgramError(f"a program of version {version}; this mote runs versions up to {VERSION}")
     if crc32(bytes(program[: size - TRAILER])) != number(program, size - TRAILER, TRAILER):
         raise ProgramError("damaged: its CRC is wrong")
     if number(program, 4, 2) != expected_layout:
         raise ProgramError("compiled for other attributes")
-    if program[1] & ~_FLAGS or program[13] & ~_OPTIONS:
+    options = HEARTBEAT | (DEBOUNCE | DEAD_BAND if version == 1 else DOUBT)
+    if program[1] & ~(STATE | WEAKER | CRITICAL) or program[13] & ~options:
         raise ProgramError("a flag or an option that this mote does not know")
     at = HEADER + options_size(program[13])
-    if at + program[10] + program[11] + program[12] + TRAILER != size or not program[10]:
+    doubt = doubt_size(program, 0) if at < size else 0
+    if at + program[10] + program[11] + program[12] + doubt + TRAILER != size or not program[10]:
         raise ProgramError("its parts do not add up to its size")
     if bool(program[11]) != bool(program[1] & STATE):
         raise ProgramError("a state filter has an exit, and nothing else has")
+    if version > 1 and not program[1] & STATE:
+        raise ProgramError("only a state filter needs version 2")
     band = option_at(program, 0, DEAD_BAND)
     if band and program[band] >= attributes:
         raise ProgramError("a dead band of an attribute that there is not")
-    for part in range(10, 13):
-        _check_code(program, at, at + program[part], attributes)
-        at += program[part]
+    for part in (program[10], program[11], program[12], doubt):
+        _check_code(program, at, at + part, attributes)
+        at += part
 
 
 def _check_code(code, at, end, attributes):

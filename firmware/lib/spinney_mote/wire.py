@@ -52,9 +52,13 @@ PING = const(11)
 LIST = const(12)  # u16: the filters from this id on, as many as fit: id u16, CRC-32 of the program u32
 ADVERTS = const(13)  # nothing: asks; or ADVERTS_WRITE. The answer is modes.STATE
 BIND_KEY = const(14)  # u8: KEY_READ, KEY_NEW, KEY_FORGET; the answer is the key, or nothing
+SET_BIT = const(15)  # SET_BIT_WRITE: the owner knows the bit of a filter, which the mote does not
 ADVERTS_WRITE = "<BII"
 """Mode, seconds without a renewal until the mote falls back, CRC of the table that the owner has committed."""
 ADVERTS_WRITE_SIZE = const(9)
+SET_BIT_WRITE = "<HIIB"
+"""Filter id, owner epoch, number of the newest event that the owner has, the bit: 0 or 1."""
+SET_BIT_SIZE = const(11)
 KEY_READ = const(0)
 KEY_NEW = const(1)
 KEY_FORGET = const(2)

@@ -19,12 +19,17 @@ from spinney.subscription import DeadBand, StateSubscription, Subscription
 
 from .attributes import Attribute, Mote, layout
 from .code import TooLongError, assemble
-from .formula import ALWAYS, NEVER, Formula
-from .formula_builder import formula_of
+from .formula import ALWAYS, NEVER, Formula, every, some, within
+from .formula_builder import Verdicts, formula_of, verdicts_of
+from .sums import ROUNDED
 
-VERSION = 1
+OLDEST_VERSION = 1
+VERSION = 2
+"""Of programs that keep a bit which the mote cannot always decide; all others are of version 1."""
 STATE, WEAKER, CRITICAL = 1, 2, 4
-DEBOUNCE, HEARTBEAT, DEAD_BAND = 1, 2, 4
+DEBOUNCE, HEARTBEAT, DEAD_BAND, DOUBT = 1, 2, 4, 8
+MAX_PROGRAM = 600
+_CRC_BYTES = 4
 _LONGEST = 2**32 - 1
 _ULP = Fraction(1, 2**52)
 
@@ -63,12 +68,19 @@ class Delivery:
 
 
 def compile(  # noqa: A001  # spinney.mote.compile says what it does
-    subscription: Subscription, known: Known, attributes: Sequence[Attribute], delivery: Delivery = Delivery(0)
+    subscription: Subscription,
+    known: Known,
+    attributes: Sequence[Attribute],
+    delivery: Delivery = Delivery(0),
+    *,
+    version: int = OLDEST_VERSION,
 ) -> Compiled | Refusal:
     """The program for a mote with these attributes, where `known` says what else its publications hold.
 
-    The program of a state filter keeps its bit where that is exactly what the reference does (spinney.Evaluator).
-    Otherwise it is that of the feed (rule R1), weaker where need be, and the reasons say why.
+    `version` is that of the programs that the mote understands. The program of a state filter keeps its bit where that
+    is exactly what the reference does (spinney.Evaluator); from version 2 on also where all but single samples can be
+    decided on the mote, which then sends those as undecided (rule S2). Otherwise it is that of the feed (rule R1),
+    weaker where need be, and the reasons say why.
     """
     mote = Mote(attributes, known)
     held = "valid_for" in known.attributes and known.attributes["valid_for"].domain != NULL
@@ -76,7 +88,7 @@ def compile(  # noqa: A001  # spinney.mote.compile says what it does
         return Refusal("it sets valid_for: what is valid is kept by the broker, unfiltered (rule L1)")
     try:
         if isinstance(subscription, StateSubscription):
-            return _State(subscription, mote, delivery).compile()
+            return _State(subscription, mote, delivery, version).compile()
         return _feed(subscription, mote, delivery, ())
     except TooLongError as error:
         return Refusal(str(error))
@@ -96,14 +108,15 @@ def _feed(subscription: Subscription, mote: Mote, delivery: Delivery, why: tuple
         return Refusal("no sample of this mote is wanted", never=True)
     if test == ALWAYS and reasons:
         return Refusal("it would filter nothing: " + "; ".join((*why, *reasons)))
-    program = _program([test], mote, delivery, WEAKER if reasons else 0, b"", 0)
+    program = _program([test], mote, delivery, WEAKER if reasons else 0)
     return Compiled(program, keeps_bit=False, reasons=(*why, *reasons), weaker=bool(reasons))
 
 
 class _State:
     """Compiles one state subscription."""
 
-    def __init__(self, subscription: StateSubscription, mote: Mote, delivery: Delivery) -> None:
+    def __init__(self, subscription: StateSubscription, mote: Mote, delivery: Delivery, version: int) -> None:
+        self._version = version
         self._subscription = subscription
         self._mote = mote
         self._delivery = delivery
@@ -111,22 +124,32 @@ class _State:
 
     def compile(self) -> Compiled | Refusal:
         subscription, mote = self._subscription, self._mote
-        parts = [subscription.enter, subscription.exit, subscription.only or TRUE]
-        built = [formula_of(part, mote) for part in parts]
-        tests = [test for test, _ in built]
-        why = (*self._obstacles(), *(reason for _, reasons in built for reason in reasons))
-        if tests[2] == NEVER or (tests[0] == NEVER and tests[1] == NEVER) or self._each_is_missing():
+        parts = [verdicts_of(part, mote) for part in (subscription.enter, subscription.exit, subscription.only or TRUE)]
+        enter, leave, only = (part.possibly for part in parts)
+        if only == NEVER or (enter == NEVER and leave == NEVER) or self._each_is_missing():
             return Refusal("no sample of this mote is wanted", never=True)
-        if why:
-            return _feed(subscription, mote, self._delivery, why)
-        used, options = self._options()
-        return Compiled(_program(tests, mote, self._delivery, STATE, options, used), keeps_bit=True)
+        overlaps = not disjoint(subscription.enter, subscription.exit)
+        doubt = _doubt(parts)
+        why = [*self._obstacles(), *(reason for part in parts for reason in part.reasons)]
+        if overlaps or doubt != NEVER:
+            why += self._obstacles_to_doubt(overlaps)
+        if not why:
+            tests = [part.surely for part in parts]
+            used, options = self._options()
+            open_at = doubt if overlaps or doubt != NEVER else None
+            try:
+                program = _program(tests, mote, self._delivery, STATE, options, used, open_at)
+            except TooLongError as error:
+                if open_at is None:
+                    raise
+                why.append(str(error))
+            else:
+                return Compiled(program, keeps_bit=True)
+        return _feed(subscription, mote, self._delivery, tuple(why))
 
     def _obstacles(self) -> list[str]:
         """Why the bit cannot be kept on the mote."""
         subscription, found = self._subscription, []
-        if not disjoint(subscription.enter, subscription.exit):
-            found.append("enter and exit are not proven disjoint: the cloud keeps the bit (rule S2)")
         each = subscription.each
         if each is not None and domain_of(Property(each), self._mote.environment).constant() is None:
             found.append(f"EACH {each} is not the same for all samples of this mote")
@@ -136,6 +159,15 @@ class _State:
         if subscription.debounce > _LONGEST:
             found.append("debounce is longer than the mote can count")
         return found
+
+    def _obstacles_to_doubt(self, overlaps: bool) -> list[str]:
+        """Why the mote cannot leave single samples to the broker."""
+        what = "enter and exit are not proven disjoint" if overlaps else ROUNDED
+        if self._version < VERSION:
+            return [f"{what}: the mote's library is too old to keep the bit (rule S2)"]
+        if self._subscription.debounce or self._band is not None:
+            return [f"{what}, and it has debounce or a dead band: the broker keeps the bit (rule S2)"]
+        return []
 
     def _each_is_missing(self) -> bool:
         each = self._subscription.each
@@ -164,14 +196,39 @@ def _dead_band(band: DeadBand, mote: Mote) -> bytes:
     return struct.pack("<BIId", index, min(least, _LONGEST), min(enough, _LONGEST), band.by)
 
 
-def _program(tests: Sequence[Formula], mote: Mote, delivery: Delivery, flags: int, options: bytes, used: int) -> bytes:
-    """Header, options, enter, exit, FOR, CRC."""
+def _doubt(parts: Sequence[Verdicts]) -> Formula:
+    """Samples of which enter or exit cannot be decided, or whether they are within FOR."""
+    enter, leave, only = parts
+    return some(
+        within(every([only.possibly, part.possibly]), doubt)
+        for part in (enter, leave)
+        for doubt in (*part.doubts, *only.doubts)
+    )
+
+
+def _program(
+    tests: Sequence[Formula],
+    mote: Mote,
+    delivery: Delivery,
+    flags: int,
+    options: bytes = b"",
+    used: int = 0,
+    doubt: Formula | None = None,
+) -> bytes:
+    """Header, options, enter, exit, FOR, what is in doubt, CRC; of version 1 where `doubt` is None."""
     codes = [assemble(test) for test in tests] + [b"", b""]
     if codes[2] and tests[2] == ALWAYS:
         codes[2] = b""
+    unsure = b"" if doubt is None or doubt == NEVER else assemble(doubt)
+    if unsure:
+        used, options = used | DOUBT, options + bytes([len(unsure)])
     flags |= CRITICAL if delivery.critical else 0
     number, epoch = delivery.number, delivery.epoch
     sizes = [len(code) for code in codes[:3]]
-    head = struct.pack("<BBHHI4B", VERSION, flags, number, layout(mote.attributes), epoch, *sizes, used)
-    body = head + options + b"".join(codes[:3])
+    version = OLDEST_VERSION if doubt is None else VERSION
+    head = struct.pack("<BBHHI4B", version, flags, number, layout(mote.attributes), epoch, *sizes, used)
+    body = head + options + b"".join(codes[:3]) + unsure
+    size = len(body) + _CRC_BYTES
+    if size > MAX_PROGRAM:
+        raise TooLongError(f"the filter takes {size} bytes, more than {MAX_PROGRAM}")
     return body + struct.pack("<I", zlib.crc32(body))

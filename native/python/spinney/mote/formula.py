@@ -92,6 +92,29 @@ def some(parts: Iterable[Formula]) -> Formula:
     return Some(tuple(kept)) if len(kept) > 1 else kept[0] if kept else NEVER
 
 
+def within(outer: Formula, inner: Formula) -> Formula:
+    """AND, without what the second of them implies."""
+    parts = outer.parts if isinstance(outer, All) else (outer,)
+    return every([*(part for part in parts if not _implies(inner, part)), inner])
+
+
+def _implies(one: Formula, other: Formula) -> bool:
+    """Whether surely the other holds wherever this one does."""
+    if one == other or other == ALWAYS:
+        return True
+    if isinstance(one, Some):
+        return all(_implies(part, other) for part in one.parts)
+    if isinstance(other, All):
+        return all(_implies(one, part) for part in other.parts)
+    if isinstance(other, Some) and any(_implies(one, part) for part in other.parts):
+        return True
+    if isinstance(one, All):
+        return any(_implies(part, other) for part in one.parts)
+    if not (isinstance(one, SumWithin) and isinstance(other, SumWithin) and one.inside and other.inside):
+        return False
+    return one.terms == other.terms and other.low <= one.low and one.high <= other.high
+
+
 def _flat(parts: Iterable[Formula], kind: type[All] | type[Some]) -> list[Formula]:
     flat: dict[Formula, None] = {}
     for part in parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from typing import NamedTuple
 
 from spinney.boxes import Constraint, Present, Range, reach
 from spinney.expression import (
@@ -33,18 +34,24 @@ from spinney.verdicts import F, T, possible
 from .attributes import Attribute, Mote
 from .formula import ALWAYS, NEVER, Formula, Presence, every, of_stretches, some
 from .stretches import stretches
-from .sums import NotASumError, sum_formula
+from .sums import ROUNDED, NotASumError, decided_sums, sum_formula
 
 MAX_BOXES = 16
 """Of one condition that is replaced by boxes around it; beyond, it is taken as always true."""
 
 
 class FormulaBuilder:
-    """Builds the tests of one filter, and collects why they are weaker where they are."""
+    """Builds the tests of one filter, and collects why they are weaker where they are.
 
-    def __init__(self, mote: Mote) -> None:
+    `surely`: sums for which doubles round one way or the other are not counted in, but collected.
+    """
+
+    def __init__(self, mote: Mote, *, surely: bool = False) -> None:
         self._mote = mote
+        self._surely = surely
         self.reasons: list[str] = []
+        self.doubts: list[Formula] = []
+        """Where parts of the filter cannot be decided."""
 
     def build(self, condition: Filter, wanted: bool = True) -> Formula:
         """Where the filter has the verdict; with a reason more, at least there."""
@@ -100,13 +107,20 @@ class FormulaBuilder:
             sides = _sides(left.arguments[0], operator, right)
             if sides is not None:
                 return self.build(sides, wanted)
+        operator = operator if wanted else OPPOSITE[operator]
+        there = self._there(condition)
         try:
-            test, exact = sum_formula(left, operator if wanted else OPPOSITE[operator], right, self._mote)
+            if self._surely:
+                test, doubt = decided_sums(left, operator, right, self._mote)
+                if doubt != NEVER:
+                    self.doubts.append(every([there, doubt]))
+                return every([there, test])
+            test, exact = sum_formula(left, operator, right, self._mote)
         except NotASumError as error:
             return self._around(condition, wanted, str(error))
         if not exact:
-            self._note(condition, "doubles round it, where it is equal, one way or the other")
-        return every([self._there(condition), test])
+            self._note(condition, ROUNDED)
+        return every([there, test])
 
     def _there(self, condition: Filter) -> Formula:
         return every(Presence(self._mote.index[name]) for name in sorted(properties(condition)))
@@ -159,3 +173,26 @@ def formula_of(condition: Filter, mote: Mote) -> tuple[Formula, list[str]]:
     """Where a filter is TRUE on a mote; with reasons, if it holds elsewhere, too."""
     builder = FormulaBuilder(mote)
     return builder.build(specialise(condition, mote.known)), builder.reasons
+
+
+class Verdicts(NamedTuple):
+    """What a mote can say of one filter."""
+
+    possibly: Formula
+    """Wherever it may be TRUE."""
+    surely: Formula
+    """Where it is TRUE, if it is not in doubt."""
+    doubts: tuple[Formula, ...]
+    """Where parts of it are in doubt."""
+    reasons: tuple[str, ...]
+    """Why there is more in doubt than that."""
+
+
+def verdicts_of(condition: Filter, mote: Mote) -> Verdicts:
+    """Where a filter is TRUE on a mote, and where only the broker can tell."""
+    possibly, weaker = formula_of(condition, mote)
+    if not weaker:
+        return Verdicts(possibly, possibly, (), ())
+    builder = FormulaBuilder(mote, surely=True)
+    surely = builder.build(specialise(condition, mote.known))
+    return Verdicts(possibly, surely, tuple(builder.doubts), tuple(builder.reasons))

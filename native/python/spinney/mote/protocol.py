@@ -35,6 +35,7 @@ ROW = struct.Struct("<iiiiB")
 TIME_VALUE = struct.Struct("<Bqi")
 TIME_WRITE = struct.Struct("<q")
 FILTER_ROW = struct.Struct("<HI")
+SET_BIT_WRITE = struct.Struct("<HIIB")
 EVENT_HEAD = struct.Struct("<IHIIIBII")
 NO_BATTERY = 255
 NO_OBJECT = 255
@@ -69,6 +70,7 @@ class ControlOp(IntEnum):
     LIST = 12
     ADVERTS = 13
     BIND_KEY = 14
+    SET_BIT = 15
 
 
 class Status(IntEnum):
@@ -252,7 +254,7 @@ def decode_filters(payload: bytes) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a mote: a label where `flags` say so, else a sample that a content filter wants, or a presence."""
+    """One event of a mote: a label where `flags` say so, else a presence, or a sample that is wanted, or undecided."""
 
     number: int
     filter_id: int
@@ -269,6 +271,11 @@ class Event:
     def bit(self) -> bool:
         """What the bit was set to, or is."""
         return EventFlag.BIT in self.flags
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the owner is to decide what the sample sets the filter's bit to (rule S2)."""
+        return self.flags & (EventFlag.UNKNOWN | EventFlag.LABEL | EventFlag.PRESENCE) == EventFlag.UNKNOWN
 
     @classmethod
     def decode(cls, value: bytes) -> Event:

@@ -1,27 +1,41 @@
 """Comparisons of several attributes, as comparisons of one whole sum with whole bounds.
 
 What the doubles compute is compared with what exact arithmetic would: the difference has a bound. Only sums for which
-it could turn the verdict are in doubt, and those are counted in: the formula is then a weaker one.
+it could turn the verdict are in doubt. Where only the feed is wanted those are counted in: the formula is then a weaker
+one. Where a bit is kept, the reference is asked for all raw values that give such a sum: mostly they are ties.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spinney.expression import Arithmetic, ComparisonOperator, Expression, Instant, Literal, Property
+from spinney.compiled import compile_filter
+from spinney.expression import (
+    Arithmetic,
+    Compare,
+    ComparisonOperator,
+    Expression,
+    Instant,
+    Literal,
+    Property,
+    properties,
+)
 from spinney.ranges import ACCEPTED, EQUAL, GREATER, LESS
 
 from .attributes import HIGHEST, Mote
-from .formula import ALWAYS, NEVER, Formula, SumWithin, Terms
+from .formula import ALWAYS, NEVER, Formula, SumWithin, Terms, some
 
 _HALF_ULP = Fraction(1, 2**53)
 _SMALLEST = Fraction(1, 2**1074)
 _LARGEST = Fraction(2**1000)
+ROUNDED = "doubles round it, where it is equal, one way or the other"
 _MAX_DOUBTS = 64
 """Sums in doubt that are looked at one by one."""
+MAX_PAIRS = 16_384
+"""Of raw values, looked at for one comparison: as many as two thermometers in hundredths give for one difference."""
 _MAX_DEGREE = 2
 
 Factors = tuple[int, ...]
@@ -45,8 +59,55 @@ class Computed:
     """No double is greater."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A difference of two computations, as a whole sum."""
+
+    terms: Terms
+    reach: tuple[int, int]
+    first: int
+    """The least and the greatest sum for which the doubles may compare otherwise than the exact values."""
+    last: int
+    tie: int | None
+    """The sum of equal values, if the doubles are surely equal there, too."""
+
+    @property
+    def doubts(self) -> list[int]:
+        """Sums in doubt."""
+        numbers = range(self.first, min(self.last, self.first + _MAX_DOUBTS) + 1)
+        found = [number for number in numbers if number != self.tie]
+        return found if found and found[0] <= self.reach[1] and found[-1] >= self.reach[0] else []
+
+
 def sum_formula(left: Expression, operator: ComparisonOperator, right: Expression, mote: Mote) -> tuple[Formula, bool]:
     """Where the comparison is true, all its attributes being there; and whether just there."""
+    found = _sum(left, operator, right, mote)
+    if not isinstance(found, _Sum):
+        return found
+    return _bounded(found.terms, operator, (found.first, found.last), found.tie, found.reach), not found.doubts
+
+
+def decided_sums(
+    left: Expression, operator: ComparisonOperator, right: Expression, mote: Mote
+) -> tuple[Formula, Formula]:
+    """Where the comparison is surely true, all its attributes being there; and where raw values of one sum differ."""
+    found = _sum(left, operator, right, mote)
+    if not isinstance(found, _Sum):
+        test, exact = found
+        if not exact:
+            raise NotASumError(ROUNDED)
+        return test, NEVER
+    doubts = found.doubts
+    if not doubts:
+        return _bounded(found.terms, operator, (found.first, found.last), found.tie, found.reach), NEVER
+    if found.last - found.first > _MAX_DOUBTS:
+        raise NotASumError("doubles round it by more than where it is equal")
+    verdicts = _verdicts(found, Compare(operator, left, right), mote)
+    return _of_sums(found, verdicts, True), _of_sums(found, verdicts, None)
+
+
+def _sum(left: Expression, operator: ComparisonOperator, right: Expression, mote: Mote) -> _Sum | tuple[Formula, bool]:
+    """The sum to look at; where there is none, the formula and whether it is exact."""
     one, other = _compute(left, mote), _compute(right, mote)
     apart = _add(one.exact, other.exact, -1)
     terms, scale = _whole(apart)
@@ -54,17 +115,95 @@ def sum_formula(left: Expression, operator: ComparisonOperator, right: Expressio
     error = one.error + other.error
     if not terms:
         return _constant(operator, offset, error)
-    low, high = _reach(terms, mote)
     equal = -offset / scale
     doubt = error / scale
-    first, last = math.ceil(equal - doubt), math.floor(equal + doubt)
     tie = int(equal) if equal.denominator == 1 and one.is_nearest and other.is_nearest else None
-    doubts = [number for number in range(first, min(last, first + _MAX_DOUBTS) + 1) if number != tie]
-    return _bounded(terms, operator, (first, last), tie, (low, high)), not doubts or not _matters(doubts, low, high)
+    return _Sum(terms, _reach(terms, mote), math.ceil(equal - doubt), math.floor(equal + doubt), tie)
 
 
-def _matters(doubts: list[int], low: int, high: int) -> bool:
-    return doubts[0] <= high and doubts[-1] >= low
+# ---- what the reference says of each sum
+
+Verdicts = list[tuple[int, int, bool | None]]
+"""Stretches of sums, ascending, each with its verdict; None where raw values of one sum differ."""
+
+
+def _verdicts(found: _Sum, comparison: Compare, mote: Mote) -> Verdicts:
+    accepted = ACCEPTED[comparison.operator]
+    low, high = found.reach
+    verdicts: Verdicts = [(low, min(found.first - 1, high), bool(accepted & LESS))]
+    left = MAX_PAIRS
+    for number in range(max(found.first, low), min(found.last, high) + 1):
+        verdict: bool | None = bool(accepted & EQUAL)
+        if number != found.tie:
+            pairs = _pairs(found.terms, number, mote) if properties(comparison) == _names(found.terms, mote) else None
+            left -= 0 if pairs is None else len(pairs)
+            if pairs is not None and not pairs:
+                continue  # no raw values give this sum
+            verdict = None if pairs is None or left < 0 else _asked(comparison, pairs, mote)
+        verdicts.append((number, number, verdict))
+    verdicts.append((max(found.last + 1, low), high, bool(accepted & GREATER)))
+    return verdicts
+
+
+def _names(terms: Terms, mote: Mote) -> set[str]:
+    return {mote.attributes[index].name for _, factors in terms for index in factors}
+
+
+class _Pairs:
+    """The raw values of two attributes that give one sum: of `first` each in `raws`, and what `second` is then."""
+
+    def __init__(self, terms: Terms, number: int, raws: range) -> None:
+        (self._by, (self.first,)), (self._other_by, (self.second,)) = terms
+        self._number = number
+        self._raws = raws
+
+    def __len__(self) -> int:
+        return len(self._raws)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for raw in self._raws:
+            yield raw, (self._number - self._by * raw) // self._other_by
+
+
+def _pairs(terms: Terms, number: int, mote: Mote) -> _Pairs | None:
+    """None where it is not a sum of two attributes."""
+    if [len(factors) for _, factors in terms] != [1, 1]:
+        return None
+    (by, (first,)), (other_by, (second,)) = terms
+    one, other = mote.attributes[first], mote.attributes[second]
+    ends = sorted(Fraction(number - other_by * raw, by) for raw in (other.low, other.high))
+    low, high = max(one.low, math.ceil(ends[0])), min(one.high, math.floor(ends[1]))
+    step = abs(other_by)
+    low += (number * pow(by, -1, step) - low) % step
+    return _Pairs(terms, number, range(low, high + 1, step))
+
+
+def _asked(comparison: Compare, pairs: _Pairs, mote: Mote) -> bool | None:
+    """What the reference says of all pairs; None where it says both."""
+    one, other = mote.attributes[pairs.first], mote.attributes[pairs.second]
+    holds = compile_filter(comparison, clean=True)
+    verdict: bool | None = None
+    for raw, other_raw in pairs:
+        said = holds({one.name: one.decode(raw), other.name: other.decode(other_raw)})
+        if verdict is not None and said is not verdict:
+            return None
+        verdict = said
+    return verdict
+
+
+def _of_sums(found: _Sum, verdicts: Verdicts, wanted: bool | None) -> Formula:
+    """The sums with a verdict."""
+    stretches: list[tuple[int, int]] = []
+    previous = None
+    for low, high, verdict in verdicts:
+        if low > high:
+            continue
+        if verdict is wanted and previous is wanted and stretches:
+            stretches[-1] = (stretches[-1][0], high)  # no raw values give the sums between them
+        elif verdict is wanted:
+            stretches.append((low, high))
+        previous = verdict
+    return some(_range(found.terms, low, high, found.reach) for low, high in stretches)
 
 
 def _bounded(
