@@ -272,6 +272,10 @@ class Broker:
         self.decider.on_mote(source, digests)
         self.taking.tick(self._steady())
 
+    def bit(self, digest: Digest, source: str) -> bool | None:
+        """This broker's bit of a source; None while it is not known."""
+        return self.decider.bit(digest, source)
+
     def _is_connected(self) -> bool:
         return self.uplink is not None and self.uplink.connected
 

@@ -134,15 +134,19 @@ class Decider:
         epoch: int,
         marks: Mapping[Digest, Mark],
         *,
+        undecided: frozenset[Digest] = frozenset(),
         late: bool = False,
     ) -> Decision:
-        """What becomes of a publication. A late one is not examined by state filters (rule I3)."""
+        """What becomes of a publication. A late one is not examined by state filters (rule I3).
+
+        `undecided` are filters that its mote leaves to its owner to decide.
+        """
         why = self._wanted.first_match(publication)
         labels: dict[Digest, Label] = {}
         if epoch == NOBODY:
             why = self._of_states.first_match(publication) if why is None else why
         else:
-            labels = {} if late else self._labels(id, publication, epoch, marks)
+            labels = {} if late else self._labels(id, publication, epoch, marks, undecided)
             labels |= self.marked(id, epoch, marks)
         if why is not None:
             self.matched[why] += 1
@@ -151,15 +155,17 @@ class Decider:
         return Decision(why is not None or bool(labels), labels, why)
 
     def _labels(
-        self, id: PublicationId, publication: Mapping[str, Any], epoch: int, marks: Mapping[Digest, Mark]
+        self,
+        id: PublicationId,
+        publication: Mapping[str, Any],
+        epoch: int,
+        marks: Mapping[Digest, Mark],
+        undecided: frozenset[Digest],
     ) -> dict[Digest, Label]:
         """What the evaluators here say."""
         self._held[id.source] = None
-        labels = {
-            digest: self._evaluate(digest, id, publication, epoch)
-            for digest in self._index.news(id, publication, epoch)
-            if digest not in marks
-        }
+        asked = dict.fromkeys([*self._index.news(id, publication, epoch), *sorted(undecided & self._states.keys())])
+        labels = {digest: self._evaluate(digest, id, publication, epoch) for digest in asked if digest not in marks}
         return {digest: label for digest, label in labels.items() if label is not None}
 
     def marked(self, id: PublicationId, epoch: int, marks: Mapping[Digest, Mark]) -> dict[Digest, Label]:
@@ -184,7 +190,8 @@ class Decider:
         before = running.evaluator.state(id.source)
         label = running.feed(id, publication, epoch)
         after = running.evaluator.state(id.source)
-        self._index.settle(digest, id.source, running.evaluator)
+        if not self._index.is_elsewhere(digest, id.source):
+            self._index.settle(digest, id.source, running.evaluator)
         if after is not None and (before is None or replace(before, newest=after.newest) != after):
             self._note(digest, id.source, label)
         return label

@@ -61,6 +61,10 @@ class Host(Protocol):
     def on_mote(self, source: str, digests: Collection[Digest]) -> None:
         """The filters that a mote evaluates from now on."""
 
+    def bit(self, digest: Digest, source: str) -> bool | None:
+        """The owner's bit of a source; None while it is not known."""
+        ...
+
     def described(self, info: MoteInfo) -> None:
         """What a mote says of itself."""
 
@@ -150,6 +154,7 @@ class Pushing:
     def add(self, motes: Motes) -> None:
         """Motes that somebody else has made."""
         motes.on_table = self._host.on_mote
+        motes.bit = self._host.bit
         motes.on_info = self._host.described
         self._motes.append(motes)
 

@@ -71,6 +71,8 @@ class Sample:
     """What the mote's own evaluators set, by filter (rule S2)."""
     passed: bool = False
     """A filter on the mote let it through, so that the mote holds nothing back that it would be needed for."""
+    undecided: frozenset[Digest] = frozenset()
+    """The filters whose bit the mote leaves to its owner to decide (rule S2)."""
     rssi: int | None = None
     battery: float | None = None
     """Of the source, 0 to 1."""

@@ -154,7 +154,9 @@ class Taking:
         assert ruled.publication is not None
         publication = {"id": str(numbered.id), **ruled.publication}
         outside = self.announcer.sampled(sample.source, publication, now)
-        decision = self.decider.decide(numbered.id, publication, epoch, sample.marks, late=numbered.late)
+        decision = self.decider.decide(
+            numbered.id, publication, epoch, sample.marks, undecided=sample.undecided, late=numbered.late
+        )
         self.counts["late"] += numbered.late
         self.counts["outside"] += outside
         self.counts["weak_hits"] += sample.passed and not decision.send
@@ -208,16 +210,20 @@ class Taking:
         return size
 
     def _take_marks(self, sample: Sample, ruled: Ruled, epoch: int, now: float) -> None:
-        """Marks that a mote's event brings of a sample that has been heard before, as an advert."""
-        if not sample.marks or sample.boot is None or sample.sequence is None:
+        """What a mote's event says of the bits of a sample that has been heard before, as an advert."""
+        if not (sample.marks or sample.undecided) or sample.boot is None or sample.sequence is None:
             return
         id = PublicationId(sample.source, sample.boot, sample.sequence)
-        labels = self.decider.marked(id, epoch, sample.marks)
+        publication = {"id": str(id), **(ruled.publication or {})}
+        if sample.undecided:
+            decision = self.decider.decide(id, publication, epoch, sample.marks, undecided=sample.undecided)
+        else:
+            labels = self.decider.marked(id, epoch, sample.marks)
+            decision = Decision(bool(labels), labels)
         if id in self._gone_up:
-            self._send_silent(labels, epoch)
-        elif labels:
-            publication = {"id": str(id), **(ruled.publication or {})}
-            self._send(id, publication, epoch, Decision(True, labels), ruled, now)
+            self._send_silent(decision.labels, epoch)
+        elif decision.send:
+            self._send(id, publication, epoch, decision, ruled, now)
         else:
             self._store([], {})
 

@@ -51,6 +51,8 @@ class Joined:
     """A filter that the cloud wants let it through, exact or weaker."""
     strays: int
     """Labels of filters that are not wanted any more, or not known."""
+    undecided: frozenset[Digest] = frozenset()
+    """The filters whose bit the mote leaves to the broker to decide."""
 
     def sample(self, identity: Identity, acquirer: str, heard: float, rssi: int | None) -> Sample:
         """As the broker takes it, with what settings add."""
@@ -64,6 +66,7 @@ class Joined:
             self.sequence,
             marks=self.marks,
             passed=self.passed,
+            undecided=self.undecided,
             rssi=rssi,
             battery=battery_of(self.values),
             place=identity.place,
@@ -85,6 +88,7 @@ def join(
     if all(EventFlag.PRESENCE in event.flags for event in events):
         return None
     marks: dict[Digest, Mark] = {}
+    undecided: set[Digest] = set()
     passed, strays = False, 0
     for event in events:
         entry = entries.get(event.filter_id)
@@ -96,8 +100,11 @@ def join(
         else:
             is_for_cloud = entry.digest != EVERYTHING and not entry.digest.startswith(LOCAL)
             passed = passed or (is_for_cloud and EventFlag.PRESENCE not in event.flags)
+            if event.is_undecided:
+                undecided.add(entry.digest)
     values = {names[index]: raw * rows[index].p / rows[index].q for index, raw in first.values.items()}
-    return Joined(first.boot, first.sequence, values, _time(first, now), marks, passed, strays)
+    left_open = frozenset(undecided - marks.keys())
+    return Joined(first.boot, first.sequence, values, _time(first, now), marks, passed, strays, left_open)
 
 
 def _time(event: Event, now: float) -> float:

@@ -9,10 +9,12 @@ from typing import Any, Final
 from spinney.mote import Attribute, layout
 from spinney.mote.advert import Presence, ScanData
 from spinney.mote.adverts import Mode
+from spinney.mote.compiler import OLDEST_VERSION, VERSION
 from spinney.mote.protocol import AttributeRow, Info, InfoFlag
 
 from .adverts import AdvertPolicy, Adverts
 from .identity import Identity, attribute_names, attributes_of
+from .open_bits import OpenBits
 from .programs import Programs, Wanted
 from .table import Plan, Table
 
@@ -64,6 +66,9 @@ class Mote:
         """Its attributes as they are called here."""
         self.table = Table()
         self.programs = Programs()
+        self.program_version = OLDEST_VERSION
+        """The newest of those that it runs and the compiler makes."""
+        self.open_bits = OpenBits()
         self.wanted: Wanted | None = None
         self.wanted_since = 0.0
         """When it was last wanted by anybody, or not wanted any more."""
@@ -128,13 +133,15 @@ class Mote:
         self._missed = 0 if is_enough else self._missed + 1
 
     def told(self, info: Info) -> bool:
-        """It has said all of itself; whether its attributes are others than before. UnusableMoteError."""
+        """It has said all of itself; whether other programs are for it than before. UnusableMoteError."""
         restarted = self.info is None or info.boot != self.info.boot
         if restarted:
             self.clock_set = None
+            self.open_bits.clear()
         self.adverts.told(info, restarted=restarted)
-        changed = tuple(info.attributes) != tuple(self.rows)
-        self.info, self.rows = info, info.attributes
+        version = max(OLDEST_VERSION, min(info.program_version, VERSION))
+        changed = (tuple(info.attributes), version) != (tuple(self.rows), self.program_version)
+        self.info, self.rows, self.program_version = info, info.attributes, version
         self.names = attribute_names(info.attributes, self.identity)
         return changed
 
@@ -198,6 +205,8 @@ class Mote:
             return "time"
         if self.adverts.is_due(self.info, now):
             return "adverts"
+        if self.open_bits.due(self.next_event - 1):
+            return "bits"
         return self._news() or self._look(now)
 
     def _news(self) -> str | None:
@@ -240,6 +249,8 @@ class Mote:
         """What is wanted of it from now on; None if it is another broker's."""
         before = self.wanted
         self.wanted, self.plan = wanted, None
+        if wanted is None:
+            self.open_bits.clear()
         if before is None or wanted is None or bool(before.filters) != bool(wanted.filters):
             self.wanted_since = now
 
@@ -288,6 +299,7 @@ class Mote:
         kept = {
             "version": _VERSION,
             "rows": rows,
+            "program_version": self.program_version,
             "next_event": self.next_event,
             "dropped": self._dropped,
             "table": self.table.to_json(),
@@ -299,6 +311,7 @@ class Mote:
         item: Mapping[str, Any] = json.loads(kept)
         if item["version"] == _VERSION:
             self.rows = tuple(AttributeRow(*row) for row in item["rows"])
+            self.program_version = item.get("program_version", OLDEST_VERSION)
             self.next_event = item["next_event"]
             self._dropped = (item["dropped"][0], item["dropped"][1])
             self.table = Table.from_json(item["table"])

@@ -81,6 +81,8 @@ class Motes(Acquirer):
         """Told which filters' bits the mote of a source keeps from now on."""
         self.on_info: Callable[[MoteInfo], None] = lambda _: None
         """Told what a mote has said of itself, at each connection."""
+        self.bit: Callable[[Digest, str], bool | None] = lambda _, __: None
+        """Asked for the owner's bit of a source; None while it is not known."""
         self._identify = identify
         self._adapter = adapter
         self._adapters = adapters or {}
@@ -268,6 +270,8 @@ class Motes(Acquirer):
         self.counts["stray labels"] += joined.strays
         self.counts["samples"] += 1
         self._sink.sampled(joined.sample(mote.identity, self.name, now, mote.rssi))
+        self.counts["undecided"] += bool(joined.undecided)
+        mote.open_bits.told(events)
 
     def replan(self, mote: Mote) -> None:
         """What is planned for its table does not do any more."""
@@ -319,7 +323,7 @@ class Motes(Acquirer):
         except UnusableMoteError as error:
             mote.failed(str(error), self.steady())
             return
-        for count, _ in enumerate(mote.programs.make(wanted, attributes, layout), 1):
+        for count, _ in enumerate(mote.programs.make(wanted, attributes, layout, mote.program_version), 1):
             if count % COMPILE_AT_ONCE == 0:
                 await asyncio.sleep(0)
         if mote.wanted is not wanted or mote.address in self._unplanned:

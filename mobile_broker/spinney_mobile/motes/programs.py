@@ -17,6 +17,7 @@ from spinney.known import Known
 from spinney.mote import Attribute, Compiled, addressed
 from spinney.mote import compile as compile_program
 from spinney.mote.attributes import Mote
+from spinney.mote.compiler import OLDEST_VERSION
 from spinney.ranges import domain_of
 from spinney.subscription import StateSubscription, Subscription
 
@@ -81,19 +82,23 @@ class Programs:
         self._known: Known | None = None
         self._attributes: tuple[Attribute, ...] = ()
         self._layout = 0
+        self._version = OLDEST_VERSION
 
-    def make(self, wanted: Wanted, attributes: Sequence[Attribute], layout: int) -> Iterator[None]:
+    def make(
+        self, wanted: Wanted, attributes: Sequence[Attribute], layout: int, version: int = OLDEST_VERSION
+    ) -> Iterator[None]:
         """Compiles what has not been; to be gone through to the end, with pauses for others as one likes.
 
-        The layout is the mote's, which may have other names for its attributes.
+        The layout is the mote's, which may have other names for its attributes; the version, that of its programs.
         """
-        if (self._known, self._attributes, self._layout) != (wanted.known, tuple(attributes), layout):
-            self._known, self._attributes, self._layout = wanted.known, tuple(attributes), layout
+        made_for = wanted.known, tuple(attributes), layout, version
+        if (self._known, self._attributes, self._layout, self._version) != made_for:
+            self._known, self._attributes, self._layout, self._version = made_for
             self.made.clear()
         self.made = {digest: self.made[digest] for digest in self.made if digest in wanted.filters}
         for digest, one in wanted.filters.items():
             if digest not in self.made or self._from.get(digest) != one:
-                self.made[digest] = _made(digest, one.subscription, wanted.known, attributes, layout)
+                self.made[digest] = _made(digest, one.subscription, wanted.known, attributes, layout, version)
                 self._from[digest] = one
                 yield
         self._from = {digest: self._from[digest] for digest in wanted.filters}
@@ -107,9 +112,14 @@ def everything(attributes: Sequence[Attribute], layout: int) -> Program:
 
 
 def _made(
-    digest: Digest, subscription: Subscription, known: Known, attributes: Sequence[Attribute], layout: int
+    digest: Digest,
+    subscription: Subscription,
+    known: Known,
+    attributes: Sequence[Attribute],
+    layout: int,
+    version: int,
 ) -> Program | NoProgram:
-    compiled = compile_program(subscription, known, attributes)
+    compiled = compile_program(subscription, known, attributes, version=version)
     if not isinstance(compiled, Compiled):
         return NoProgram(digest, compiled.why, compiled.never)
     is_state = isinstance(subscription, StateSubscription)

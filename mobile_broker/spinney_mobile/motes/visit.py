@@ -62,6 +62,10 @@ class Host(Protocol):
     def keep(self, mote: Mote) -> None:
         """What is known of its table must survive from now on."""
 
+    def bit(self, digest: Digest, source: str) -> bool | None:
+        """The owner's bit of a source; None while it is not known."""
+        ...
+
 
 class Visit:
     """`run` ends when there is nothing left to do, and raises what goes wrong."""
@@ -218,6 +222,7 @@ class Visit:
                 await self._switch_sampling()
                 await self._set_adverts()
                 self._tell_table()
+                await self._write_bits()
                 self.is_settled = True
                 mote.progressed()
             hold = SLEEPER_HOLD_SECONDS if mote.sleeps else HOLD_SECONDS
@@ -250,6 +255,29 @@ class Visit:
         else:
             mote.adverts.answered(state, self._host.steady())
             self._host.counts["adverts set"] += 1
+
+    async def _write_bits(self) -> None:
+        """Bits that the mote does not know and the owner does, as of the newest event (rule S2)."""
+        mote = self._mote
+        for number in mote.open_bits.due(self._newest):
+            entry = mote.table.entries.get(number)
+            bit = None if entry is None else self._host.bit(entry.digest, mote.source)
+            if entry is None or bit is None:
+                mote.open_bits.close(number)
+                continue
+            newest = self._newest
+            try:
+                await self._link.set_bit(number, entry.epoch & 0xFFFFFFFF, newest, bit)
+            except PairingNeeded:
+                raise
+            except MoteRefused as error:
+                logger.debug("%s: %s", mote.source, error)
+                mote.open_bits.refused(number, newest)
+                self._host.counts["bits refused"] += 1
+            else:
+                mote.open_bits.close(number)
+                mote.progressed()
+                self._host.counts["bits written"] += 1
 
     async def _change_table(self, taking: asyncio.Task[None]) -> None:
         """Makes the table what is planned, and says who evaluates what, in an order that leaves no gap."""

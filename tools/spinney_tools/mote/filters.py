@@ -101,7 +101,7 @@ async def _compiled(
         if not 0 <= number <= HIGHEST_ID:
             raise OptionError(f"--id {number}: from 0 to {HIGHEST_ID}")
         delivery = Delivery(number, heartbeat=options.heartbeat, critical=options.critical)
-        made = compile_filter(subscription, Known({}), attributes, delivery)
+        made = compile_filter(subscription, Known({}), attributes, delivery, version=info.program_version)
         if not isinstance(made, Compiled):
             names = ", ".join(item.name for item in attributes) or "nothing"
             raise OptionError(f"--add {text!r}: {made.why}; {info.name} measures {names}")

@@ -135,7 +135,9 @@ def about(event: Event, info: Info, names: Mapping[int, str], now: float) -> dic
 
 
 def why(flags: EventFlag) -> str:
-    """Enter or exit where a bit was set, alive for a presence, else match."""
+    """Enter or exit where a bit was set, undecided where its owner is to set it, alive for a presence, else match."""
     if EventFlag.LABEL in flags:
         return "enter" if EventFlag.BIT in flags else "exit"
-    return "alive" if EventFlag.PRESENCE in flags else "match"
+    if EventFlag.PRESENCE in flags:
+        return "alive"
+    return "undecided" if EventFlag.UNKNOWN in flags else "match"

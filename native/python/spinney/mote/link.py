@@ -23,6 +23,7 @@ from .protocol import (
     MAX_CHUNK,
     MAX_PROGRAM,
     SERVICE,
+    SET_BIT_WRITE,
     TIME,
     TIME_WRITE,
     Answer,
@@ -305,6 +306,10 @@ class MoteLink:
         tag = next(self._tags) & 0xFF
         answer = await self._ask(op.name, CONTROL, control_write(op, tag, payload), (op, tag))
         return answer.payload
+
+    async def set_bit(self, wanted: int, epoch: int, newest: int, bit: bool) -> None:
+        """Writes down the bit of a filter as it is after event `newest`; MoteRefused if the mote knows better."""
+        await self.control(ControlOp.SET_BIT, SET_BIT_WRITE.pack(wanted, epoch, newest, bit))
 
     async def set_sampling(self, on: bool) -> None:
         """Switches sampling on or off."""
