@@ -23,7 +23,7 @@ from spinney_tools.check.mote import FILTERING, library_ram
 from spinney_tools.micropython import MicroPythonFailed, MicroPythonMissing
 
 LEAST_EXPRESSED = 1_800
-"""Of 2,674 shared vectors; the others hold numbers beyond int32, or computations that are left to the broker."""
+"""Of 2,690 shared vectors; the others hold numbers beyond int32, or computations that are left to the broker."""
 MACHINES = """
 from array import array
 from spinney_mote import vm
