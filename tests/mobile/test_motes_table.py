@@ -16,6 +16,7 @@ from spinney_mobile.active import ActiveFilter
 from spinney_mobile.motes import Identity
 from spinney_mobile.motes.identity import UnusableMoteError, attributes_of
 from spinney_mobile.motes.joining import MAX_JOINED, Joined, Joiner, join
+from spinney_mobile.motes.open_bits import MAX_WRITES, OpenBits
 from spinney_mobile.motes.programs import EVERYTHING, Programs, Wanted, everything
 from spinney_mobile.motes.table import MAX_PROGRAMS, Plan, Table
 
@@ -283,3 +284,56 @@ def test_a_mote_that_never_ends_a_sample_does_not_fill_memory() -> None:
     joiner = Joiner()
     found = [joiner.add(event(number, 7)) for number in range(MAX_JOINED)]
     assert [whole is None for whole in found[-2:]] == [True, False]
+
+
+# ---- bits that the mote does not know
+
+
+def said(number: int, flags: EventFlag, wanted: int = 1, epoch: int = 1) -> Event:
+    return Event(number, wanted, epoch, 1, number, flags, 1000, {0: 3000})
+
+
+def open_after(*flags: EventFlag) -> OpenBits:
+    found = OpenBits()
+    for number, flag in enumerate(flags, 1):
+        found.told([said(number, flag)])
+    return found
+
+
+def test_a_bit_is_to_be_written_after_an_undecided_sample_until_a_label_or_a_restart() -> None:
+    assert open_after(EventFlag.UNKNOWN).due(1) == [1]
+    assert open_after(EventFlag.UNKNOWN, EventFlag.PRESENCE | EventFlag.UNKNOWN).due(2) == [1]
+    assert open_after(EventFlag.UNKNOWN, EventFlag.LABEL | EventFlag.BIT).due(2) == []
+    assert open_after(EventFlag.PRESENCE | EventFlag.UNKNOWN, EventFlag(0)).due(2) == []
+    restarted = open_after(EventFlag.UNKNOWN)
+    restarted.clear()
+    assert restarted.due(1) == []
+
+
+def test_a_refused_bit_is_written_again_after_other_events_and_not_for_ever() -> None:
+    bits = open_after(EventFlag.UNKNOWN)
+    for newest in range(1, MAX_WRITES + 1):
+        assert bits.due(newest) == [1]
+        bits.refused(1, newest)
+        assert bits.due(newest) == [], "the mote would say the same"
+    assert bits.due(MAX_WRITES + 1) == []
+    bits.told([said(9, EventFlag.UNKNOWN)])
+    assert bits.due(9) == [1], "the next such sample begins anew"
+
+
+def test_what_a_mote_leaves_undecided_is_joined_unless_it_labels_the_same_sample() -> None:
+    """While a program takes the place of another, both tell of one sample."""
+    table = Table()
+    put(table, planned(table, HOT))
+    (entry,) = table.entries.values()
+    older = {**table.entries, 9: entry}
+    rows = [AttributeRow("temperature", "C", 1, 100, -4000, 8500)]
+    undecided, label = said(1, EventFlag.UNKNOWN, entry.number), said(2, EventFlag.LABEL, 9)
+    for events, left in (([undecided], {HOT}), ([undecided, label], set()), ([label], set())):
+        one = join(events, older, Wanted(wanted(HOT), Known(), 1), "m", rows, ["temperature"], 1000.0)
+        assert one is not None
+        assert one.undecided == left
+    strange = said(1, EventFlag.UNKNOWN, entry.number, epoch=2)
+    one = join([strange], older, Wanted(wanted(HOT), Known(), 1), "m", rows, ["temperature"], 1000.0)
+    assert one is not None
+    assert (one.undecided, one.passed) == (frozenset(), False), "of another owner's program"

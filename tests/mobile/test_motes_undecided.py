@@ -200,6 +200,27 @@ def test_a_tie_in_doubt_is_decided_by_the_broker_and_written_down(tmp_path: Path
     play(tmp_path, scenario, TIES)
 
 
+def test_a_mote_that_sleeps_is_told_its_bit_in_the_same_moment_and_keeps_it(tmp_path: Path) -> None:
+    async def main(scene: Scene) -> None:
+        set_to(scene, BOTH)
+        async with listening(kind=Owner) as broker:
+            broker.motes.want(SOURCE, {OVERLAP: active(OVERLAP)}, epoch=1)
+            await until(lambda: broker.motes.counts["undecided"] and written(broker), 600)
+            set_to(scene, NEITHER)
+            await asyncio.sleep(200)
+            bit, boot = broker.own[OVERLAP], broker.samples[-1].boot
+            set_to(scene, FALLS if bit else RISES)
+            await until(lambda: broker.bits(OVERLAP) and broker.bits(OVERLAP)[-1] is not bit, 600)
+            told = broker.motes.counts["undecided"]
+            set_to(scene, BOTH)
+            await until(lambda: broker.bits(OVERLAP)[-1] is bit, 600)
+            assert broker.motes.counts["undecided"] == told
+            assert broker.samples[-1].boot == boot, "it has slept, and its bit with it"
+
+    readings = {"temperature": 20.0, "humidity": 50.0}
+    on_air(tmp_path, main, readings=readings, sensors=SENSORS, deep_sleep=True, sample_interval_s=30, awake_ms=3000)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_subscriber_is_told_what_one_evaluator_of_all_samples_tells(seed: int, tmp_path: Path) -> None:
     """Overlaps and ties, lost connections, reboots with nothing lost, filters that come and go beside them."""
