@@ -472,6 +472,15 @@ def test_an_undecided_sample_is_critical_where_its_filter_is_and_goes_once() -> 
     assert len(side.flags) == 1, "the content filter needs no event of its own"
 
 
+def test_an_undecided_sample_is_said_also_where_a_content_filter_has_sent_it() -> None:
+    side = Side(OVERLAP)
+    content = mote.compile(parse("a > 0.1"), Known(), TENTHS, Delivery(3))
+    assert isinstance(content, Compiled)
+    side.table.change([content.program])
+    side.observe(*BOTH)
+    assert side.flags == [EventFlag(0), UNKNOWN]
+
+
 def test_a_heartbeat_says_that_the_bit_is_unknown_after_a_doubtful_sample() -> None:
     side = Side(OVERLAP)
     side.table.change([program(OVERLAP, epoch=1, heartbeat=1)])
