@@ -154,7 +154,9 @@ class Taking:
         assert ruled.publication is not None
         publication = {"id": str(numbered.id), **ruled.publication}
         outside = self.announcer.sampled(sample.source, publication, now)
-        decision = self.decider.decide(numbered.id, publication, epoch, sample.marks, late=numbered.late)
+        decision = self.decider.decide(
+            numbered.id, publication, epoch, sample.marks, sample.undecided, late=numbered.late
+        )
         self.counts["late"] += numbered.late
         self.counts["outside"] += outside
         self.counts["weak_hits"] += sample.passed and not decision.send
@@ -209,14 +211,17 @@ class Taking:
 
     def _take_marks(self, sample: Sample, ruled: Ruled, epoch: int, now: float) -> None:
         """Marks that a mote's event brings of a sample that has been heard before, as an advert."""
-        if not sample.marks or sample.boot is None or sample.sequence is None:
+        if not (sample.marks or sample.undecided) or sample.boot is None or sample.sequence is None:
             return
         id = PublicationId(sample.source, sample.boot, sample.sequence)
+        publication = {"id": str(id), **(ruled.publication or {})}
         labels = self.decider.marked(id, epoch, sample.marks)
+        labels |= self.decider.undecided(id, publication, epoch, sample.undecided)
         if id in self._gone_up:
-            self._send_silent(labels, epoch)
+            decided = {digest: label for digest, label in labels.items() if label.mark.bit is not None}
+            self.counts["undecided"] += len(labels) - len(decided)
+            self._send_silent(decided, epoch)
         elif labels:
-            publication = {"id": str(id), **(ruled.publication or {})}
             self._send(id, publication, epoch, Decision(True, labels), ruled, now)
         else:
             self._store([], {})
