@@ -2,9 +2,10 @@
 
 A subscription's feed is active on a broker if a publication of one of its sources may match it; it is sent specialised
 with what the broker has announced. Of feeds that cover one another only the outermost are sent (rule R2). A state
-filter whose enter and exit are proven disjoint is sent as it is, for the sources that the broker owns; of others, and
-of sources that nobody owns, the cloud needs the feed (rule S2). Where a density is asked for, only chosen sources are
-active.
+filter whose bits may be kept upstream is sent as it is, for the sources that the broker owns; of others, and of sources
+that nobody owns, the cloud needs the feed (rule S2). Older brokers know only those state filters whose enter and exit
+are proven disjoint: to them the others look like content filters of their feeds. Where a density is asked for, only
+chosen sources are active.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import orjson
 
 from spinney import FALSE, UNKNOWN, ContentSubscription, Forest, disjoint, feed, parse
 from spinney.covers import Prepared
+from spinney.evaluator import may_be_upstream
 from spinney.expression import Filter, In, Literal, Property, conjunction, properties
 from spinney.simplify import simplify
 from spinney.subscription import StateSubscription, Subscription
@@ -41,7 +43,7 @@ MAX_NEEDS: Final = 20_000
 class Needs:
     """What a subscription needs of a broker, ready to be compared."""
 
-    __slots__ = ("feed", "kind", "names", "prepared", "subscription")
+    __slots__ = ("feed", "is_disjoint", "kind", "names", "prepared", "subscription")
 
     def __init__(self, normal: str) -> None:
         subscription = parse(normal)
@@ -49,9 +51,11 @@ class Needs:
         self.feed: Filter = feed(subscription)
         self.prepared = Prepared(self.feed)
         self.kind: Kind = "content"
+        self.is_disjoint = True
         self.names = set(properties(self.feed))
         if isinstance(subscription, StateSubscription):
-            if disjoint(subscription.enter, subscription.exit):
+            self.is_disjoint = disjoint(subscription.enter, subscription.exit)
+            if may_be_upstream(subscription):
                 self.kind = "state"
                 for part in (subscription.enter, subscription.exit):
                     self.names |= properties(part)
@@ -62,16 +66,24 @@ class Needs:
 class Active:
     """A filter that is active on a broker, as it is there."""
 
-    __slots__ = ("_json", "digest", "feed", "kind", "mark", "sources", "state")
+    __slots__ = ("_json", "digest", "feed", "is_disjoint", "kind", "mark", "sources", "state")
 
     def __init__(
-        self, digest: str, kind: Kind, condition: Filter, state: Subscription | None, sources: frozenset[str] | None
+        self,
+        digest: str,
+        kind: Kind,
+        condition: Filter,
+        state: Subscription | None,
+        sources: frozenset[str] | None,
+        *,
+        is_disjoint: bool = True,
     ) -> None:
         self.digest = digest
         self.kind = kind
         self.feed = condition
         self.state = state
         """Of the kind state: the whole subscription."""
+        self.is_disjoint = is_disjoint
         self.sources = sources
         """Those that were chosen; None for all."""
         self._json: dict[str, Any] | None = None
@@ -84,11 +96,20 @@ class Active:
     def to_json(self) -> dict[str, Any]:
         """As `add` of an activation has it."""
         if self._json is None:
-            subscription = self.state if self.state is not None else ContentSubscription(filter=self.feed)
-            self._json = {"filter": self.digest, "kind": self.kind, "subscription": subscription.to_short_json()}
+            content = ContentSubscription(filter=self.feed)
+            if self.state is None:
+                self._json = _item(self.digest, self.kind, content)
+            elif self.is_disjoint:
+                self._json = _item(self.digest, self.kind, self.state)
+            else:
+                self._json = {**_item(self.digest, "content", content), "state": self.state.to_short_json()}
             mark = blake2b(orjson.dumps(self._json), digest_size=8).digest()
             self.mark = int.from_bytes(mark, "big")
         return self._json
+
+
+def _item(digest: str, kind: Kind, subscription: Subscription) -> dict[str, Any]:
+    return {"filter": digest, "kind": kind, "subscription": subscription.to_short_json()}
 
 
 def fingerprint(active: Iterable[Active]) -> str:
@@ -410,7 +431,7 @@ def specialised(digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: 
     given = () if subscription.only is None else (subscription.only,)
     # As it is: a reading outside of the announcement must get its bit from the original filter.
     state = replace(subscription, only=conjunction(*only, *given)) if only else subscription
-    return Active(digest, "state", left, state, sources)
+    return Active(digest, "state", left, state, sources, is_disjoint=needs.is_disjoint)
 
 
 def _one_of(sources: Iterable[str]) -> Filter:

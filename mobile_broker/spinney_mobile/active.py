@@ -37,8 +37,13 @@ class ActiveFilter:
 
     @classmethod
     def from_json(cls, item: Any) -> ActiveFilter:
-        """As `add` of an activation has it; ActivationError for anything else."""
+        """As `add` of an activation has it; ActivationError for anything else.
+
+        With `state` it is that state filter; older brokers see its feed.
+        """
         match item:
+            case {"filter": str(digest), "kind": "content", "state": dict(source)}:
+                kind: Kind = "state"
             case {"filter": str(digest), "kind": "content" | "state" | "top-k" as kind, "subscription": dict(source)}:
                 pass
             case _:

@@ -133,20 +133,18 @@ class Decider:
         publication: Mapping[str, Any],
         epoch: int,
         marks: Mapping[Digest, Mark],
+        undecided: Collection[Digest] = (),
         *,
-        undecided: frozenset[Digest] = frozenset(),
         late: bool = False,
     ) -> Decision:
-        """What becomes of a publication. A late one is not examined by state filters (rule I3).
-
-        `undecided` are filters that its mote leaves to its owner to decide.
-        """
+        """What becomes of a publication. A late one is not examined by state filters (rule I3)."""
         why = self._wanted.first_match(publication)
         labels: dict[Digest, Label] = {}
         if epoch == NOBODY:
             why = self._of_states.first_match(publication) if why is None else why
         else:
-            labels = {} if late else self._labels(id, publication, epoch, marks, undecided)
+            labels = {} if late else self._labels(id, publication, epoch, marks)
+            labels |= {} if late else self.undecided(id, publication, epoch, undecided)
             labels |= self.marked(id, epoch, marks)
         if why is not None:
             self.matched[why] += 1
@@ -155,18 +153,30 @@ class Decider:
         return Decision(why is not None or bool(labels), labels, why)
 
     def _labels(
-        self,
-        id: PublicationId,
-        publication: Mapping[str, Any],
-        epoch: int,
-        marks: Mapping[Digest, Mark],
-        undecided: frozenset[Digest],
+        self, id: PublicationId, publication: Mapping[str, Any], epoch: int, marks: Mapping[Digest, Mark]
     ) -> dict[Digest, Label]:
         """What the evaluators here say."""
         self._held[id.source] = None
-        asked = dict.fromkeys([*self._index.news(id, publication, epoch), *sorted(undecided & self._states.keys())])
-        labels = {digest: self._evaluate(digest, id, publication, epoch) for digest in asked if digest not in marks}
+        labels = {
+            digest: self._evaluate(digest, id, publication, epoch)
+            for digest in self._index.news(id, publication, epoch)
+            if digest not in marks
+        }
         return {digest: label for digest, label in labels.items() if label is not None}
+
+    def undecided(
+        self, id: PublicationId, publication: Mapping[str, Any], epoch: int, digests: Collection[Digest]
+    ) -> dict[Digest, Label]:
+        """Decides what a mote could not: by the bits that are known here, else the cloud has to (rule S2)."""
+        if epoch == NOBODY:
+            return {}
+        labels: dict[Digest, Label] = {}
+        for digest in digests:
+            if digest not in self._states:
+                self.strays += 1
+            elif (label := self._evaluate(digest, id, publication, epoch)) is not None:
+                labels[digest] = label
+        return labels
 
     def marked(self, id: PublicationId, epoch: int, marks: Mapping[Digest, Mark]) -> dict[Digest, Label]:
         """What the mote's evaluators said of one of its samples, for those who need to hear it."""
@@ -216,10 +226,10 @@ class Decider:
         return self._index.elsewhere(source)
 
     def bit(self, digest: Digest, source: str) -> bool | None:
-        """What the bit of a source was set to last; None if nothing is known."""
+        """What the bit of a source was set to last; None if nothing is known, or it is undecided by now."""
         running = self._states.get(digest)
-        mark = None if running is None else running.mark(source)
-        return None if mark is None else mark.bit
+        state = None if running is None else running.evaluator.state(source)
+        return None if state is None or state.setting is None else state.setting.bit
 
     def release(self, source: str) -> Mapping[Digest, Label]:
         """Give a source up; the silent labels to send before that."""

@@ -69,10 +69,10 @@ class Sample:
     """Its number; None where the source has none of its own, and its owner numbers it (rule I1)."""
     marks: Mapping[Digest, Mark] = field(default_factory=dict)
     """What the mote's own evaluators set, by filter (rule S2)."""
+    undecided: frozenset[Digest] = frozenset()
+    """The filters for which the mote does not know what this sample does to their bits (rule S2)."""
     passed: bool = False
     """A filter on the mote let it through, so that the mote holds nothing back that it would be needed for."""
-    undecided: frozenset[Digest] = frozenset()
-    """The filters whose bit the mote leaves to its owner to decide (rule S2)."""
     rssi: int | None = None
     battery: float | None = None
     """Of the source, 0 to 1."""

@@ -155,7 +155,7 @@ class Taking:
         publication = {"id": str(numbered.id), **ruled.publication}
         outside = self.announcer.sampled(sample.source, publication, now)
         decision = self.decider.decide(
-            numbered.id, publication, epoch, sample.marks, undecided=sample.undecided, late=numbered.late
+            numbered.id, publication, epoch, sample.marks, sample.undecided, late=numbered.late
         )
         self.counts["late"] += numbered.late
         self.counts["outside"] += outside
@@ -210,20 +210,19 @@ class Taking:
         return size
 
     def _take_marks(self, sample: Sample, ruled: Ruled, epoch: int, now: float) -> None:
-        """What a mote's event says of the bits of a sample that has been heard before, as an advert."""
+        """Marks that a mote's event brings of a sample that has been heard before, as an advert."""
         if not (sample.marks or sample.undecided) or sample.boot is None or sample.sequence is None:
             return
         id = PublicationId(sample.source, sample.boot, sample.sequence)
         publication = {"id": str(id), **(ruled.publication or {})}
-        if sample.undecided:
-            decision = self.decider.decide(id, publication, epoch, sample.marks, undecided=sample.undecided)
-        else:
-            labels = self.decider.marked(id, epoch, sample.marks)
-            decision = Decision(bool(labels), labels)
+        labels = self.decider.marked(id, epoch, sample.marks)
+        labels |= self.decider.undecided(id, publication, epoch, sample.undecided)
         if id in self._gone_up:
-            self._send_silent(decision.labels, epoch)
-        elif decision.send:
-            self._send(id, publication, epoch, decision, ruled, now)
+            decided = {digest: label for digest, label in labels.items() if label.mark.bit is not None}
+            self.counts["undecided"] += len(labels) - len(decided)
+            self._send_silent(decided, epoch)
+        elif labels:
+            self._send(id, publication, epoch, Decision(True, labels), ruled, now)
         else:
             self._store([], {})
 

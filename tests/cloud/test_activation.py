@@ -141,12 +141,27 @@ def test_a_disjoint_state_filter_goes_as_it_is_and_stands_beside_what_covers_its
     assert subscription.to_text() == "WHEN temp > 20 UNTIL temp <= 15 FOR room = 'kit' EACH room"
 
 
-def test_a_state_filter_that_is_not_proven_disjoint_goes_as_its_feed() -> None:
+def test_a_state_filter_that_is_not_proven_disjoint_looks_like_its_feed_to_older_brokers_s2() -> None:
     world = World()
     world.announce("b1", source("m1", temp={"min": 10, "max": 40}))
     digest = world.subscribe("state", "WHEN temp > 20 UNTIL temp > 30")
+    stronger = world.subscribe("stronger", "temp > 25")
+    active = world.active("b1")
+    assert set(active) == {digest, stronger}, "its feed is not sent whole, so that it covers nothing"
+    one = active[digest]
+    assert (one["kind"], parse(one["subscription"]).to_text()) == ("content", "temp > 20")
+    assert parse(one["state"]).to_text() == "WHEN temp > 20 UNTIL temp > 30"
+
+
+@pytest.mark.parametrize(
+    "options", [{"debounce": "5s"}, {"dead_band": {"attribute": "temp", "by": 2}}, {"reorder": "5s"}]
+)
+def test_one_that_waits_or_is_put_in_order_goes_as_its_feed_s2(options: dict[str, Any]) -> None:
+    world = World()
+    world.announce("b1", source("m1", temp={"min": 10, "max": 40}))
+    digest = world.subscribe("state", {"when": "temp > 20", "until": "temp > 30", **options})
     active = world.active("b1")[digest]
-    assert (active["kind"], parse(active["subscription"]).to_text()) == ("content", "temp > 20")
+    assert (active["kind"], "state" in active) == ("content", False)
 
 
 def test_what_is_disabled_is_not_active() -> None:

@@ -58,7 +58,7 @@ def digest(source: str | dict[str, Any]) -> str:
     return form_of(parse(source)).digest
 
 
-def label(filter_: str, source: str, order: tuple[int, int, int], *, bit: bool, row: int | None = 0) -> RowLabel:
+def label(filter_: str, source: str, order: tuple[int, int, int], *, bit: bool | None, row: int | None = 0) -> RowLabel:
     return RowLabel(row, filter_, Label(Mark(source, order, bit), silent=row is None))
 
 
@@ -311,12 +311,44 @@ def test_a_debounced_bit_of_an_owned_source_waits_for_labels_s6() -> None:
     assert log.add(labelled) == [("s", "enter", "m", "m:1:3")]
 
 
-def test_filters_not_proven_disjoint_are_evaluated_here_whatever_labels_say_s2() -> None:
+def test_where_enter_and_exit_overlap_labels_set_the_bit_and_undecided_ones_are_decided_here_s2() -> None:
     text = "WHEN x > 1 UNTIL y > 0"
     log = Log()
     log.add(begins("s", text))
-    told = log.add(readings("m", 1, {"x": 3, "y": 0}, epoch=1, labels=[label(digest(text), "m", (1, 1, 1), bit=False)]))
-    assert told == [("s", "enter", "m", "m:1:1")]
+
+    def sent(sequence: int, row: dict[str, Any], bit: bool | None) -> Any:
+        return log.add(
+            readings("m", sequence, row, epoch=1, labels=[label(digest(text), "m", (1, 1, sequence), bit=bit)])
+        )
+
+    assert sent(1, {"x": 3, "y": 1}, None) == [("s", "enter", "m", "m:1:1")]
+    assert sent(2, {"x": 3, "y": 1}, None) == [("s", "exit", "m", "m:1:2")]
+    assert sent(3, {"x": 3, "y": 0}, bit=True) == [("s", "enter", "m", "m:1:3")]
+    assert log.add(readings("m", 4, {"x": 3, "y": 1}, epoch=1)) == [], "its owner would have labelled it"
+    assert sent(5, {"x": 3, "y": 1}, None) == [("s", "exit", "m", "m:1:5")]
+    assert sent(6, {"x": 0, "y": 1}, bit=False) == []
+    assert sent(7, {"x": 3, "y": 1}, None) == [("s", "enter", "m", "m:1:7")]
+    assert sent(4, {"x": 0, "y": 1}, None) == [], "a late one is not examined"
+
+
+def test_an_undecided_label_without_its_reading_changes_nothing_s2() -> None:
+    text = "WHEN x > 1 UNTIL y > 0"
+    log = Log()
+    log.add(begins("s", text))
+    log.add(readings("m", 1, {"x": 3}, epoch=1, labels=[label(digest(text), "m", (1, 1, 1), bit=True)]))
+    silent = label(digest(text), "m", (1, 1, 2), bit=None, row=None)
+    assert log.add(readings("m", 3, {"z": 0}, epoch=1, labels=[silent])) == []
+    told = log.add(readings("m", 4, {"y": 1}, epoch=1, labels=[label(digest(text), "m", (1, 1, 4), bit=False)]))
+    assert told == [("s", "exit", "m", "m:1:4")]
+
+
+def test_filters_that_wait_and_may_overlap_are_evaluated_here_whatever_labels_say_s2() -> None:
+    source = {"when": "x > 1", "until": "y > 0", "debounce": 5}
+    log = Log()
+    log.add(begins("s", source))
+    told = log.add(readings("m", 1, {"x": 3, "y": 0, "time": 0}, {"x": 3, "y": 0, "time": 9}, epoch=1, labels=[
+        label(digest(source), "m", (1, 1, 1), bit=False)]))  # fmt: skip
+    assert told == [("s", "enter", "m", "m:1:2")]
 
 
 def test_a_silent_label_comes_after_the_rows_of_its_record_s3() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spinney.evaluator import Evaluator
+from spinney.evaluator import Evaluator, may_be_upstream
 from spinney.feed import feed
 from spinney.identity import Duplicates, Lateness, PublicationId
 from spinney.label import Label, Mark
@@ -37,9 +37,16 @@ class Wanted:
     places: Callable[[str, int], Place]
 
     def place(self, source: str, epoch: int) -> Place:
-        """Filters that are not proven disjoint are evaluated in the cloud (rule S2)."""
-        upstream = isinstance(self.subscription, StateSubscription) and self.disjoint and epoch > 0
-        return self.places(source, epoch) if upstream else "cloud"
+        """Some filters are evaluated in the cloud whatever their table says (rule S2)."""
+        if epoch == 0 or not isinstance(self.subscription, StateSubscription) or not may_be_upstream(self.subscription):
+            return "cloud"
+        return self.places(source, epoch)
+
+    @property
+    def may_be_doubtful(self) -> bool:
+        """Whether a mote may keep its bit and not be able to decide on a reading."""
+        state = self.subscription
+        return isinstance(state, StateSubscription) and not (state.debounce or state.dead_band)
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,8 @@ class Source:
     boot: int = 1
     sequence: int = 0
     evaluators: dict[int, Evaluator] = field(default_factory=dict)
+    doubts: bool = False
+    """It cannot decide on its next reading, whatever its bits are."""
 
 
 class World:
@@ -214,6 +223,7 @@ class World:
             return
         assert source.owner is not None
         marks = self._marks(source, reading, publication)
+        source.doubts = False
         for _ in range(1 + repeated):
             self._gather(self.brokers[source.owner], source, reading, publication, marks)
 
@@ -252,6 +262,23 @@ class World:
         source.sequence = 0
         source.evaluators = {index: Evaluator(self._state(index)) for index in source.evaluators}
 
+    def doubt(self, n: int) -> None:
+        """A mote will not be able to decide on its next reading."""
+        self.sources[n % self.owned].doubts = True
+
+    def write_bits(self, n: int) -> None:
+        """The owner writes the bits that it knows down to a mote that does not know them (rule S2)."""
+        source = self.sources[n % self.owned]
+        if source.owner is None:
+            return
+        for index, evaluator in source.evaluators.items():
+            owners = self.brokers[source.owner].filters.get(index)
+            known = None if owners is None else owners.evaluator.state(source.name)
+            mine = evaluator.state(source.name)
+            is_unknown = mine is None or mine.setting is None or mine.newest[:2] < (0, source.boot)
+            if is_unknown and known and known.setting and known.newest[:2] == (source.epoch, source.boot):
+                evaluator.learn(Mark(source.name, (0, source.boot, source.sequence), *known.setting))
+
     def crash(self, broker: int) -> None:
         """A broker, or the cloud, goes on from its snapshot."""
         if broker % 3 == 2:
@@ -286,13 +313,20 @@ class World:
                 self.brokers[broker].filters.setdefault(index, OwnerFilter(self._state(index)))
 
     def _marks(self, source: Source, reading: PublicationId, publication: dict[str, Any]) -> dict[int, Mark | None]:
-        """What the source itself evaluates."""
+        """What the source itself evaluates, undecided marks among it."""
         assert source.owner is not None
-        marks = {}
+        marks: dict[int, Mark | None] = {}
         for index in self.active[source.owner]:
             if self.world[index].place(source.name, source.epoch) == "mote":
                 evaluator = source.evaluators.setdefault(index, Evaluator(self._state(index)))
-                marks[index] = evaluator.observe(reading, publication)
+                if source.doubts and self.world[index].may_be_doubtful:
+                    evaluator.forget(source.name)
+                    decides = False
+                else:
+                    decides = evaluator.decides(reading, publication)
+                mark = evaluator.observe(reading, publication) if decides else None
+                order = (0, reading.boot, reading.sequence)
+                marks[index] = mark if decides else Mark(source.name, order, None)
         return marks
 
     def _gather(
@@ -308,17 +342,18 @@ class World:
         active = frozenset(self.active[source.owner])
         places = {index: self.world[index].place(source.name, source.epoch) for index in active}
         if broker.duplicates.repeats(reading, 0.0):
-            assert not any(mark and broker.filters[index].take(mark, source.epoch) for index, mark in marks.items()), (
+            decided = {index: mark for index, mark in marks.items() if mark is not None and mark.bit is not None}
+            assert not any(broker.filters[index].take(mark, source.epoch) for index, mark in decided.items()), (
                 "a mark that comes again says nothing new"
             )
             return
         labels: dict[int, Label] = {}
         for index, place in places.items():
             label = None
-            if place == "mote":
-                mark = marks[index]
-                label = None if mark is None else broker.filters[index].take(mark, source.epoch)
-            elif place == "owner":
+            mark = marks.get(index)
+            if place == "mote" and mark is not None and mark.bit is not None:
+                label = broker.filters[index].take(mark, source.epoch)
+            elif place == "owner" or mark is not None:
                 label = broker.filters[index].feed(reading, publication, source.epoch)
             if label is not None:
                 labels[index] = label

@@ -111,6 +111,8 @@ class Source:
     boot: int = 1
     sequence: int = 0
     here: bool = True
+    doubts: bool = False
+    """It cannot decide on its next sample, whatever its bits are."""
     table: dict[Digest, Evaluator] = field(default_factory=dict)
 
 
@@ -234,6 +236,23 @@ class World:
         source.sequence = 0
         source.table = {digest: Evaluator(one.subscription) for digest, one in source.table.items()}
 
+    def doubt(self, n: int) -> None:
+        """A mote will not be able to decide on its next sample."""
+        self.sources[n % 2].doubts = True
+
+    def write_bits(self, n: int) -> None:
+        """The owner writes the bits that it knows down to a mote, which takes those that it does not know.
+
+        With EACH a mote keeps a bit only where that is the same for all its samples, which it is not here.
+        """
+        source = self.sources[n % 2]
+        decider = self.brokers[source.owner].taking.decider
+        for digest, evaluator in source.table.items():
+            bit, state = decider.bit(digest, source.name), evaluator.state(source.name)
+            is_unknown = state is None or state.setting is None
+            if source.here and is_unknown and bit is not None and evaluator.subscription.each is None:
+                evaluator.learn(Mark(source.name, (0, source.boot, source.sequence), bit))
+
     def crash(self, n: int) -> None:
         """A broker, or the engine, goes on from what is stored."""
         if n == 2:
@@ -283,10 +302,19 @@ class World:
     def _marked(self, source: Source, sample: Sample) -> Sample:
         id = PublicationId(source.name, source.boot, source.sequence)
         publication = {**sample.values, "source": source.name, "time": sample.time}
-        marks = {digest: one.observe(id, publication) for digest, one in source.table.items()}
+        undecided = frozenset(
+            digest for digest, one in source.table.items() if source.doubts or not one.decides(id, publication)
+        )
+        for digest in undecided:
+            source.table[digest].forget(source.name)
+        marks = {
+            digest: one.observe(id, publication) for digest, one in source.table.items() if digest not in undecided
+        }
         found: dict[Digest, Mark] = {digest: mark for digest, mark in marks.items() if mark is not None}
+        source.doubts = False
         return Sample(
-            sample.source, sample.values, sample.time, sample.heard, "test", id.boot, id.sequence, marks=found
+            sample.source, sample.values, sample.time, sample.heard, "test", id.boot, id.sequence, marks=found,
+            undecided=undecided,
         )  # fmt: skip
 
     def _release(self, source: Source) -> None:

@@ -26,6 +26,9 @@ PLAIN: list[tuple[str, dict[str, Any], bool]] = [
     ("WHEN x > 3 UNTIL x < 2 ONCE", {"lost": 5.0}, True),
     ("WHEN x > 2 UNTIL x <= 2 EACH room", {"lost": 3.0}, True),
     ("WHEN x > 1 UNTIL y > 0 EACH room", {}, False),
+    ("WHEN x > 1 UNTIL x < 4", {}, False),
+    ("WHEN x >= 2 UNTIL x <= 3 FOR y > 0 ONCE", {}, False),
+    ("WHEN x > 1 UNTIL x < 4 EACH room", {"lost": 3.0}, False),
     ("WHEN x > 2 UNTIL x > 2", {}, False),
     ("x > 3 AND y > 0", {}, True),
     ("x > 4.5", {}, True),
@@ -38,6 +41,8 @@ OF_OWNERS: list[tuple[str, dict[str, Any], bool]] = [
     ("WHEN x > 2 UNTIL x <= 2", {"debounce": 2.0}, True),
     ("WHEN x > 2 UNTIL x <= 2 EACH room", {"debounce": 1.0}, True),
     ("WHEN x > 2 UNTIL x <= 2 ONCE", {"dead_band": DeadBand(attribute="x", by=2.0)}, True),
+    ("WHEN x > 1 UNTIL x < 4", {"debounce": 2.0}, False),
+    ("WHEN x > 1 UNTIL x < 4 EACH room", {"reorder": 2.0}, False),
 ]
 
 
@@ -72,6 +77,7 @@ CHANGES = st.one_of(
         [("crash", 0), ("crash", 1), ("crash", 0), ("crash", 1), ("crash", 2), ("reboot", 0), ("reboot", 1)]
     ),
     st.sampled_from([("announce", 0), ("announce", 1), ("settle",), ("settle",)]),
+    st.sampled_from([("doubt", 0), ("doubt", 1), ("write_bits", 0), ("write_bits", 1), ("write_bits", 0)]),
     st.sampled_from([("tick", seconds) for seconds in (0.5, 1.0, 3.0, 6.0)]),
 )
 HISTORIES = st.lists(st.one_of(SAMPLES, SAMPLES, SAMPLES, CHANGES), min_size=40, max_size=100)

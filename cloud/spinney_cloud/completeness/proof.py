@@ -58,7 +58,8 @@ def wanted(item: Mapping[str, Any]) -> Wanted | None:
         subscription = parse(item["subscription"])
     except SyntaxError:
         return None
-    lets = feed(subscription) if isinstance(subscription, ContentSubscription) else None
+    is_content = isinstance(subscription, ContentSubscription) and "state" not in item
+    lets = feed(subscription) if is_content else None
     names_sources = lets is not None and "source" in properties(lets)
     return Wanted(item["filter"], lets, bool(item.get("chosen")), names_sources)
 

@@ -35,12 +35,10 @@ class Saying(NamedTuple):
 def judge_of(form: Form, since: float, until: float) -> Judge:
     """With nothing read yet."""
     subscription = parse(form.normal)
-    waits = (
-        isinstance(subscription, StateSubscription)
-        and subscription.debounce > 0
-        and disjoint(subscription.enter, subscription.exit)
-    )
-    digest = form.digest if form.kind == "state" else None
+    waits, digest = False, None
+    # Where they overlap, what a bit became depends on what it was, and the answer's bits begin anew.
+    if isinstance(subscription, StateSubscription) and disjoint(subscription.enter, subscription.exit):
+        waits, digest = subscription.debounce > 0, form.digest
     return Judge(form.kind, feed(subscription), digest, since, until, waits_for_labels=waits)
 
 

@@ -2,12 +2,14 @@
 
 Where a state filter's bit is evaluated (rule S2: one evaluator at a time; mote, else owner, else cloud):
 
-- A filter whose enter and exit are not proven disjoint is evaluated here, always. Labels for it are counted, no more.
+- A filter whose enter and exit are not proven disjoint, and which has debounce, dead band or reorder, is evaluated
+  here, always. Labels for it are counted, no more.
 - A reading of a source that nobody owns (no epoch) is evaluated here, under the epoch of its last owner if it had one.
 - A reading under an owner's epoch is evaluated here until a label says of (filter, source) under this epoch that its
   owner evaluates it, and never afterwards: its label tells, and if it has none there is nothing to tell (rule S3: the
   owner may have withheld it, and to evaluate it here would contradict what the owner says of the scope).
   Until then, evaluating here can only agree with the owner: the first reading with enter or exit TRUE comes labelled.
+- A label that is undecided comes of an owner that does not know its bit: its reading is evaluated here.
 - That is not so with debounce, which needs to see every reading: under an owner's epoch such a bit waits for labels.
 """
 
@@ -18,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spinney import Label, Notification, StateFilter, StateSubscription, TopK, TopKSubscription, disjoint, parse
+from spinney.evaluator import may_be_upstream
 
 from .batch import Reading
 
@@ -83,7 +86,7 @@ class TopSubscribed(Subscribed):
 class StateSubscribed(Subscribed):
     """A state subscription."""
 
-    __slots__ = ("_disjoint", "_upstream", "misplaced", "normal", "state", "wake")
+    __slots__ = ("_may_be_upstream", "_upstream", "misplaced", "normal", "state", "wake")
     kind = "state"
 
     def __init__(self, key: str, digest: int, normal: str) -> None:
@@ -93,7 +96,7 @@ class StateSubscribed(Subscribed):
         self.wake: float | None = None
         self.misplaced = 0
         """Labels for a filter that is evaluated here."""
-        self._disjoint = False
+        self._may_be_upstream = False
         self._upstream: OrderedDict[str, int] = OrderedDict()
         """The newest epoch under which a label came, by source."""
 
@@ -110,11 +113,13 @@ class StateSubscribed(Subscribed):
     def take(self, label: Label, reading: Reading | None, time: float, away: Away) -> list[Notification]:
         """A label of this filter, with its reading unless it is silent."""
         state = self._running()
-        if not self._disjoint:
+        if not self._may_be_upstream:
             self.misplaced += 1
             return [] if reading is None else self.feed(reading, time, away)
         for mark in label.marks():
             self._is_labelled(mark.source, mark.order[0])
+        if label.mark.bit is None and (reading is None or reading.late):
+            return []
         notifications = state.take(label, None if reading is None else reading.publication, time)
         self._tell_away((mark.source for mark in label.marks()), time, away)
         return notifications
@@ -140,12 +145,12 @@ class StateSubscribed(Subscribed):
         if self.state is None:
             subscription = parse(self.normal)
             assert isinstance(subscription, StateSubscription)
-            self._disjoint = disjoint(subscription.enter, subscription.exit)
-            self.state = StateFilter(subscription, disjoint=self._disjoint)
+            self._may_be_upstream = may_be_upstream(subscription)
+            self.state = StateFilter(subscription, disjoint=disjoint(subscription.enter, subscription.exit))
         return self.state
 
     def _is_upstream(self, state: StateFilter, reading: Reading) -> bool:
-        if reading.epoch is None or not self._disjoint:
+        if reading.epoch is None or not self._may_be_upstream:
             return False
         return state.subscription.debounce > 0 or self._upstream.get(reading.id.source, -1) >= reading.epoch
 

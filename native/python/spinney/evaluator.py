@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from .covers import disjoint
 from .expression import Value
+from .feed import as_content
 from .identity import PublicationId
 from .label import Mark, Order
 from .publication import attribute
@@ -51,9 +53,8 @@ class Evaluator:
     """Keeps the bit of each source for one state subscription, and marks each reading that sets it.
 
     A bit is unknown at first, and again from a source's next boot or owner epoch on: the first reading with enter or
-    exit TRUE then passes (rule S2), and debounce and dead band start anew. Where enter and exit may both be TRUE of a
-    reading that tells nothing; such a filter has one evaluator, the cloud's, whose bits are never unknown: it starts
-    from what is `recorded`.
+    exit TRUE then passes (rule S2), and debounce and dead band start anew. A reading with both TRUE does not decide an
+    unknown bit, which stays unknown. The cloud's bits are never unknown: they start from what is `recorded`.
     """
 
     def __init__(
@@ -86,6 +87,32 @@ class Evaluator:
         if after.setting is None or after.setting is before.setting:
             return None
         return Mark(publication_id.source, order, *after.setting)
+
+    def decides(self, publication_id: PublicationId, publication: Mapping[str, Any], epoch: int = 0) -> bool:
+        """Whether `observe` can tell what a reading does. It cannot where the bit is unknown, and both are TRUE."""
+        order = (epoch, publication_id.boot, publication_id.sequence)
+        state = self._sources.get(publication_id.source)
+        if (state is not None and order <= state.newest) or not self._examines(publication):
+            return True
+        if self._begin(publication_id.source, state, order).setting is not None:
+            return True
+        subscription = self.subscription
+        return (
+            subscription.exit.evaluate(publication) is not True or subscription.enter.evaluate(publication) is not True
+        )
+
+    def knows(self, mark: Mark) -> bool:
+        """Whether a mark says nothing new: the bit is known from the same boot and epoch, and was set so before."""
+        state = self._sources.get(mark.source)
+        if state is None or state.newest[:2] != mark.order[:2] or state.newest > mark.order:
+            return False
+        return same(Setting(bool(mark.bit), mark.value), state.setting)
+
+    def learn(self, mark: Mark) -> None:
+        """Another evaluator has set the bit. An older mark says nothing."""
+        state = self._sources.get(mark.source)
+        if mark.bit is not None and (state is None or mark.order >= state.newest):
+            self._keep(mark.source, SourceState(mark.order, Setting(mark.bit, mark.value)))
 
     def forget(self, source: str) -> None:
         """Before a source is given up, and when it joins: its bit is unknown again."""
@@ -122,10 +149,11 @@ class Evaluator:
         return replace(state, newest=order)
 
     def _goal(self, setting: Setting | None, publication: Mapping[str, Any]) -> Setting | None:
-        """What the reading would set the bit to; None where rule S1 suppresses it."""
+        """What the reading would set the bit to; None where rule S1 suppresses it, or an unknown bit stays so."""
         subscription = self.subscription
         if (setting is None or setting.bit) and subscription.exit.evaluate(publication) is True:
-            return Setting(False)
+            is_undecided = setting is None and subscription.enter.evaluate(publication) is True
+            return None if is_undecided else Setting(False)
         value = None if subscription.each is None else attribute(publication, subscription.each)
         goal = Setting(True, value)
         if same(goal, setting) or subscription.enter.evaluate(publication) is not True:
@@ -190,6 +218,13 @@ class Evaluator:
         check_snapshot(snapshot, "evaluator", 1)
         self.ignored, self.forgotten = snapshot["ignored"], snapshot["forgotten"]
         self._sources = OrderedDict((source, state_from_json(*state)) for source, *state in snapshot["sources"])
+
+
+def may_be_upstream(subscription: StateSubscription) -> bool:
+    """Whether a mote or an owner may keep its bits (rule S2): else they are the cloud's, which needs its whole feed."""
+    if disjoint(subscription.enter, subscription.exit):
+        return True
+    return not (subscription.debounce or subscription.dead_band or subscription.reorder or as_content(subscription))
 
 
 def same(one: Setting, other: Setting | None) -> bool:

@@ -22,11 +22,13 @@ class Mark:
     """What the bit of one source was set to, for one state subscription, and by which reading.
 
     It sets and never toggles: of two marks of one source, the one with the higher order holds, whichever comes first.
+    An undecided mark sets nothing: the evaluator does not know its bit, and the tier above decides by the reading.
     """
 
     source: str
     order: Order
-    bit: bool
+    bit: bool | None
+    """None: undecided."""
     value: Value | None = None
     """The EACH value that the bit was set in; None while the bit is 0, and without EACH."""
 
@@ -41,7 +43,7 @@ class Mark:
 
     def to_json(self) -> list[Any]:
         """As a list that json.dumps takes: source, epoch, boot, sequence, bit, value."""
-        return [self.source, *self.order, int(self.bit), self.value]
+        return [self.source, *self.order, None if self.bit is None else int(self.bit), self.value]
 
     @classmethod
     def from_json(cls, item: Any) -> Mark:
@@ -49,6 +51,8 @@ class Mark:
         match item:
             case [str(source), *order, 0 | 1 as bit, value] if _is_order(order):
                 return cls(source, (order[0], order[1], order[2]), bool(bit), _value(value))
+            case [str(source), *order, None, None] if _is_order(order):
+                return cls(source, (order[0], order[1], order[2]), None)
         raise LabelError(f"expected [source, epoch, boot, sequence, bit, value], not {str(item)[:80]}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .covers import disjoint
 from .evaluator import Evaluator, state_from_json, state_to_json
 from .identity import PublicationId
 from .label import Label, Mark, scope_of
@@ -28,12 +29,22 @@ class OwnerFilter:
 
     def feed(self, publication_id: PublicationId, publication: Mapping[str, Any], epoch: int = 0) -> Label | None:
         """Evaluate a reading of a source that has no bit of its own; the label to send up with it, if any."""
+        decides = self.evaluator.decides(publication_id, publication, epoch)
         mark = self.evaluator.observe(publication_id, publication, epoch)
+        if not decides:
+            order = (epoch, publication_id.boot, publication_id.sequence)
+            return Label(Mark(publication_id.source, order, None))
         return None if mark is None else self.membership.take(mark)
 
     def take(self, mark: Mark, epoch: int = 0) -> Label | None:
-        """A mark that a mote set, with its reading; the label to send up with it, if any."""
-        return self.membership.take(mark.owned(epoch))
+        """A mark that a mote set, with its reading; the label to send up with it, if any.
+
+        A mote that was in doubt says again what is known here.
+        """
+        owned = mark.owned(epoch)
+        is_known = self.evaluator.knows(owned)
+        self.evaluator.learn(owned)
+        return None if is_known else self.membership.take(owned)
 
     def join(self, source: str) -> None:
         """A source has come, with a new epoch: nothing is known of its bit (rule S2)."""
@@ -99,8 +110,9 @@ class Membership:
         """Marks of sources that there was no room for; they all went up."""
         self._now = _View(subscription)
         self._told = _View(subscription)
-        # Reordering is by the time of every label (rule S5), so none may be missing.
-        self._withholds = not subscription.reorder and (subscription.once or subscription.each is not None)
+        # Reordering is by the time of every label (rule S5), and what is undecided is decided by every bit (rule S2).
+        has_scopes = subscription.once or subscription.each is not None
+        self._withholds = has_scopes and not subscription.reorder and disjoint(subscription.enter, subscription.exit)
         self._limit = limit
 
     def take(self, mark: Mark) -> Label | None:

@@ -3,7 +3,8 @@
     sources that evaluate themselves, or whose owner does:  label    -> StateFilter.take
     all others:                                             reading  -> StateFilter.feed = Evaluator, then take
 
-A label is all that the second way has more to do, so it makes no difference where a bit is evaluated.
+A label is all that the second way has more to do, so it makes no difference where a bit is evaluated. A label that is
+undecided is fed here with its reading.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
-from .evaluator import Evaluator, Setting
+from .evaluator import Evaluator, Setting, same
 from .feed import as_content
 from .identity import PublicationId
-from .label import Label
+from .label import Label, Mark
 from .late_readings import LateReadings, Marked, Reading
 from .notification import Notification, Reason
 from .publication import attribute
@@ -34,7 +35,7 @@ class StateFilter:
 
     It has no clock: log times never decrease, and what falls due happens at the first `tick` at or after `next_wake()`,
     never at a reading or label, since other tiers may not see the same ones (rule I3). `disjoint` says that enter and
-    exit are proven never to be TRUE of one reading; only then may sources be evaluated elsewhere (rule S2).
+    exit are proven never to be TRUE of one reading: where a bit comes from does not matter then (rule S2).
     """
 
     def __init__(self, subscription: StateSubscription, *, disjoint: bool = False, limit: int = MAX_SOURCES) -> None:
@@ -46,6 +47,7 @@ class StateFilter:
         self.forgotten = 0
         """Sources that there was no room for."""
         self.evaluator = Evaluator(subscription, recorded=None if disjoint else self._recorded, limit=limit)
+        self._learns = not disjoint
         self.reorder = Reorder(subscription.reorder) if subscription.reorder else None
         self._readings = LateReadings(self.evaluator, subscription.reorder)
         self._content = as_content(subscription)
@@ -62,11 +64,25 @@ class StateFilter:
         if self.reorder is not None:
             return self._feed_in_order(self.reorder, publication_id, publication, log_time, epoch)
         mark = self.evaluator.observe(publication_id, publication, epoch)
-        return [] if mark is None else self.take(Label(mark), publication, log_time)
+        return [] if mark is None else self._hold([_held(Label(mark), publication, log_time)], log_time)
 
     def take(self, label: Label, publication: Mapping[str, Any] | None, log_time: float) -> list[Notification]:
         """A label, with the publication that it came with; silent labels have none."""
+        if label.mark.bit is None:
+            return [] if publication is None else self.feed(label.mark.id, publication, log_time, label.mark.order[0])
+        if self._learns and not self._learn(label.mark):
+            return []
         return self._hold([_held(label, publication, log_time)], log_time)
+
+    def _learn(self, mark: Mark) -> bool:
+        """What another evaluator has set is where ours goes on from; whether that changes the bit."""
+        state = self.evaluator.state(mark.source)
+        if state is not None and mark.order < state.newest:
+            self.ignored += 1
+            return False
+        before = self._recorded(mark.source)
+        self.evaluator.learn(mark)
+        return not same(Setting(bool(mark.bit), mark.value), before)
 
     def announcement_over(self, source: str, log_time: float) -> None:
         """A source is no longer announced: `lost` seconds from now it is gone, unless announced again (rule S4)."""
@@ -118,7 +134,7 @@ class StateFilter:
 
     def _recorded(self, source: str) -> Setting:
         mark = self._scopes.mark(source)
-        return Setting(False) if mark is None else Setting(mark.bit, mark.value)
+        return Setting(False) if mark is None else Setting(bool(mark.bit), mark.value)
 
     def _match(
         self, publication_id: PublicationId, publication: Mapping[str, Any], log_time: float
