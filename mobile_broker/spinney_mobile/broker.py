@@ -272,9 +272,9 @@ class Broker:
         self.decider.on_mote(source, digests)
         self.taking.tick(self._steady())
 
-    def bit(self, digest: Digest, source: str) -> bool | None:
-        """This broker's bit of a source; None while it is not known."""
-        return self.decider.bit(digest, source)
+    def bit(self, digest: Digest, source: str, value: Value | None) -> bool | None:
+        """This broker's bit of a source, which is 1 in no EACH value but this; None while it is not known."""
+        return self.decider.bit(digest, source, value)
 
     def _is_connected(self) -> bool:
         return self.uplink is not None and self.uplink.connected

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from spinney import FilterList, Label, Mark, OwnerFilter, PublicationId
+from spinney.evaluator import Setting, same
+from spinney.expression import Value
 from spinney.subscription import StateSubscription
 
 from .active import ActiveFilter
@@ -225,11 +227,17 @@ class Decider:
         """The filters that the mote evaluates."""
         return self._index.elsewhere(source)
 
-    def bit(self, digest: Digest, source: str) -> bool | None:
-        """What the bit of a source was set to last; None if nothing is known, or it is undecided by now."""
+    def bit(self, digest: Digest, source: str, value: Value | None = None) -> bool | None:
+        """What the bit of a source was set to last; None if nothing is known, or it is undecided by now.
+
+        With EACH, `value` is the only one that matters: None also if the bit was set to 1 in another.
+        """
         running = self._states.get(digest)
         state = None if running is None else running.evaluator.state(source)
-        return None if state is None or state.setting is None else state.setting.bit
+        setting = None if state is None else state.setting
+        if setting is None or (setting.bit and not same(Setting(True, value), setting)):
+            return None
+        return setting.bit
 
     def release(self, source: str) -> Mapping[Digest, Label]:
         """Give a source up; the silent labels to send before that."""

@@ -61,8 +61,8 @@ class Host(Protocol):
     def on_mote(self, source: str, digests: Collection[Digest]) -> None:
         """The filters that a mote evaluates from now on."""
 
-    def bit(self, digest: Digest, source: str) -> bool | None:
-        """The owner's bit of a source; None while it is not known."""
+    def bit(self, digest: Digest, source: str, value: Value | None) -> bool | None:
+        """The owner's bit of a source, which is 1 in no EACH value but this; None while it is not known."""
         ...
 
     def described(self, info: MoteInfo) -> None:

@@ -170,6 +170,14 @@ def test_the_bit_that_was_set_last_is_known_for_motes_that_have_lost_it() -> Non
     assert world.decider.bit("no such", "m1") is None
 
 
+def test_a_bit_that_is_1_in_another_each_value_is_not_known_for_this_one() -> None:
+    world = Deciding(active("s", HOT + " EACH room"))
+    world.decide(temp=30.0, room="lab")
+    assert [world.decider.bit("s", "m1", value) for value in ("lab", "hall", None)] == [True, None, None]
+    world.decide(temp=20.0, room="lab")
+    assert [world.decider.bit("s", "m1", value) for value in ("lab", "hall", None)] == [False] * 3
+
+
 def test_a_mark_of_a_filter_that_is_not_active_any_more_is_counted() -> None:
     world = Deciding()
     assert world.decide(temp=30.0, marks={"s": Mark("m1", (0, 1, 1), True)}) == Decision(False)

@@ -10,7 +10,7 @@ from test_version_before import ADVERT, INFO, RESPONSE
 
 from spinney.mote.advert import COMPANY
 from spinney.mote.adverts import Mode
-from spinney.mote.protocol import Info, InfoFlag
+from spinney.mote.protocol import Event, EventFlag, Info, InfoFlag
 from spinney_mobile.decode import Registry
 from spinney_mobile.devices import DeviceTable
 from spinney_mobile.motes import AdvertPolicy, Identity
@@ -72,3 +72,34 @@ def test_a_mote_that_sleeps_is_dialled_only_in_the_moment_in_which_it_is_heard(s
     later = mote.reason(100.0 + IN_REACH_SECONDS, 0.0)
     assert later == (None if sleeps else "adverts")
     assert mote.reason(101.0 + IN_REACH_SECONDS, 0.0) is None
+
+
+def undecided(mote: Mote) -> Mote:
+    """Its newest event left a bit to its owner."""
+    mote.open_bits.told([Event(7, 1, 1, 3, 9, EventFlag.UNKNOWN, 1000, {})])
+    mote.next_event = 8
+    return mote
+
+
+def test_a_bit_to_be_written_down_is_a_reason_to_connect_while_the_mote_may_take_it() -> None:
+    mote = undecided(asked(Info.decode(INFO), AdvertPolicy()))
+    assert mote.reason(3.0, 3.0) == "bits"
+    mote.open_bits.refused(1, 7)
+    assert mote.reason(3.0, 3.0) is None, "it would refuse again"
+
+
+def test_what_is_to_be_written_down_is_over_when_the_mote_restarts_or_is_anothers() -> None:
+    info = Info.decode(INFO)
+    restarted, released = (undecided(asked(info, AdvertPolicy())) for _ in range(2))
+    restarted.told(info)
+    assert restarted.open_bits.due(7) == [1]
+    restarted.told(replace(info, boot=info.boot + 1))
+    released.want(None, 5.0)
+    assert restarted.open_bits.due(7) == released.open_bits.due(7) == []
+
+
+@pytest.mark.parametrize(("said", "used"), [(0, 1), (1, 1), (2, 2), (3, 2)])
+def test_programs_are_of_the_newest_version_that_both_know(said: int, used: int) -> None:
+    mote = Mote(ADDRESS, Identity("hut"), AdvertPolicy())
+    mote.told(replace(Info.decode(INFO), program_version=said))
+    assert mote.program_version == used

@@ -25,8 +25,8 @@ from vector_motes import ties
 from spinney import Known, mote, parse
 from spinney.evaluator import Evaluator, Setting
 from spinney.identity import PublicationId
-from spinney.mote import Attribute, Compiled, Delivery, layout
-from spinney.mote.protocol import Event, EventFlag
+from spinney.mote import Attribute, Compiled, Delivery, Refusal, layout
+from spinney.mote.protocol import MAX_PROGRAM, Event, EventFlag
 from spinney.subscription import DeadBand, StateSubscription
 
 NUMBER = 7
@@ -140,9 +140,10 @@ def test_the_limits_of_attributes_bound_what_is_asked() -> None:
     assert program(state(text), wide)[0] == 2
     above = [raw / 100 - (raw - 500) / 100 > 5 for raw in range(500, 1000)]
     alike = [low for low in range(500, 1000) if len(set(above[low - 500 : low - 496])) == 1]
-    narrow = (Attribute("a", 1, 100, alike[0], alike[0] + 3), Attribute("b", 1, 100, alike[0] - 500, alike[0] - 497))
-    assert program(state(text), narrow)[0] == 1, "nothing is in doubt, so that motes of before can run it"
-    assert compiled(state(text), narrow, version=1).keeps_bit
+    near = Attribute("a", 1, 100, alike[0], alike[0] + 3), Attribute("b", 1, 100, alike[0] - 500, alike[0] - 497)
+    for narrow in ((near[0], wide[1]), (wide[0], near[1])):
+        assert program(state(text), narrow)[0] == 1, "nothing is in doubt, so that motes of before can run it"
+        assert compiled(state(text), narrow, version=1).keeps_bit
 
 
 _SCALES = st.sampled_from(((1, 10), (1, 100), (1, 3), (1, 4), (3, 10), (1, 1000), (7, 100)))
@@ -207,6 +208,17 @@ def test_more_in_doubt_than_fits_into_a_program_sends_its_feed() -> None:
     made = compiled(state(f"WHEN {enter} UNTIL a - b < 0.1"))
     assert not made.keeps_bit
     assert any("more than 255" in one for one in made.reasons)
+
+
+def test_a_program_is_no_longer_than_a_mote_takes() -> None:
+    """Each of its parts would fit."""
+    three = (*TENTHS, Attribute("c", 1, 10, -24, 24))
+    even, odd = (", ".join(str(raw / 10) for raw in range(first, 24, 4)) for first in (-24, -22))
+    enter, leave = (" AND ".join(f"{name} IN ({some})" for name in "abc") for some in (even, odd))
+    subscription = state(f"WHEN {enter} UNTIL {leave} FOR {enter.replace('AND', 'OR')}")
+    made = mote.compile(subscription, Known(), three)
+    assert isinstance(made, Refusal)
+    assert f"more than {MAX_PROGRAM}" in made.why
 
 
 @pytest.mark.parametrize("text", ["WHEN a > 2 UNTIL b > 2", "WHEN a - b > 0.3 UNTIL a - b <= 0.3"])

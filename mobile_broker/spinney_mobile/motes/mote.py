@@ -299,7 +299,6 @@ class Mote:
         kept = {
             "version": _VERSION,
             "rows": rows,
-            "program_version": self.program_version,
             "next_event": self.next_event,
             "dropped": self._dropped,
             "table": self.table.to_json(),
@@ -311,7 +310,6 @@ class Mote:
         item: Mapping[str, Any] = json.loads(kept)
         if item["version"] == _VERSION:
             self.rows = tuple(AttributeRow(*row) for row in item["rows"])
-            self.program_version = item.get("program_version", OLDEST_VERSION)
             self.next_event = item["next_event"]
             self._dropped = (item["dropped"][0], item["dropped"][1])
             self.table = Table.from_json(item["table"])

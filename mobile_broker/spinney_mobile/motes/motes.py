@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from spinney.expression import Value
 from spinney.known import Known
 from spinney.mote.advert import BTHOME
 from spinney.mote.adverts import Mode
@@ -81,8 +82,8 @@ class Motes(Acquirer):
         """Told which filters' bits the mote of a source keeps from now on."""
         self.on_info: Callable[[MoteInfo], None] = lambda _: None
         """Told what a mote has said of itself, at each connection."""
-        self.bit: Callable[[Digest, str], bool | None] = lambda _, __: None
-        """Asked for the owner's bit of a source; None while it is not known."""
+        self.bit: Callable[[Digest, str, Value | None], bool | None] = lambda *_: None
+        """Asked for the owner's bit of a source, which is 1 in no EACH value but this; None while it is not known."""
         self._identify = identify
         self._adapter = adapter
         self._adapters = adapters or {}

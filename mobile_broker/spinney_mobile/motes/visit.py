@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from contextlib import aclosing
 from typing import Final, Protocol
 
+from spinney.expression import Value
 from spinney.mote import adverts
 from spinney.mote.link import MoteLink
 from spinney.mote.protocol import ControlOp, Event, Info, InfoFlag, LinkError, MoteRefused, PairingNeeded, Status
@@ -62,8 +63,8 @@ class Host(Protocol):
     def keep(self, mote: Mote) -> None:
         """What is known of its table must survive from now on."""
 
-    def bit(self, digest: Digest, source: str) -> bool | None:
-        """The owner's bit of a source; None while it is not known."""
+    def bit(self, digest: Digest, source: str, value: Value | None) -> bool | None:
+        """The owner's bit of a source, which is 1 in no EACH value but this; None while it is not known."""
         ...
 
 
@@ -261,7 +262,7 @@ class Visit:
         mote = self._mote
         for number in mote.open_bits.due(self._newest):
             entry = mote.table.entries.get(number)
-            bit = None if entry is None else self._host.bit(entry.digest, mote.source)
+            bit = None if entry is None else self._host.bit(entry.digest, mote.source, entry.value)
             if entry is None or bit is None:
                 mote.open_bits.close(number)
                 continue
