@@ -191,9 +191,11 @@ def near_tie(form: str, attributes: tuple[Attribute, ...], raw: int, constant: f
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        ("WHEN a > 2 UNTIL b > 2", {"debounce": 2.0}, "debounce"),
+        ("WHEN a > 2 UNTIL b > 2", {"debounce": 2.0}, "the cloud keeps the bit"),
         ("WHEN a - b > 0.3 UNTIL a - b <= 0.3", {"dead_band": DeadBand(attribute="a", by=0.5)}, "dead band"),
         ("WHEN a > 2 UNTIL b > 2 AND place = 'hall'", {}, "does not measure place"),
+        ("WHEN a > 2 UNTIL b > 2", {"reorder": 5.0}, "the cloud keeps the bit"),
+        ("WHEN a > 2 UNTIL a > 2", {}, "the cloud keeps the bit"),
     ],
 )
 def test_what_cannot_be_left_open_sends_its_feed(text: str, options: dict[str, Any], reason: str) -> None:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from spinney.covers import disjoint
 from spinney.domain import NULL
+from spinney.evaluator import may_be_upstream
 from spinney.expression import TRUE, Property
 from spinney.feed import feed
 from spinney.known import Known
@@ -130,22 +131,21 @@ class _State:
             return Refusal("no sample of this mote is wanted", never=True)
         overlaps = not disjoint(subscription.enter, subscription.exit)
         doubt = _doubt(parts)
+        is_open = overlaps or doubt != NEVER
         why = [*self._obstacles(), *(reason for part in parts for reason in part.reasons)]
-        if overlaps or doubt != NEVER:
-            why += self._obstacles_to_doubt(overlaps)
-        if not why:
-            tests = [part.surely for part in parts]
-            used, options = self._options()
-            open_at = doubt if overlaps or doubt != NEVER else None
-            try:
-                program = _program(tests, mote, self._delivery, STATE, options, used, open_at)
-            except TooLongError as error:
-                if open_at is None:
-                    raise
-                why.append(str(error))
-            else:
-                return Compiled(program, keeps_bit=True)
+        why += self._obstacles_to_leaving_open(overlaps) if is_open else []
+        try:
+            if not why:
+                return Compiled(self._program(parts, doubt if is_open else None), keeps_bit=True)
+        except TooLongError as error:
+            if not is_open:
+                raise
+            why.append(str(error))
         return _feed(subscription, mote, self._delivery, tuple(why))
+
+    def _program(self, parts: Sequence[Verdicts], doubt: Formula | None) -> bytes:
+        used, options = self._options()
+        return _program([part.surely for part in parts], self._mote, self._delivery, STATE, options, used, doubt)
 
     def _obstacles(self) -> list[str]:
         """Why the bit cannot be kept on the mote."""
@@ -160,13 +160,15 @@ class _State:
             found.append("debounce is longer than the mote can count")
         return found
 
-    def _obstacles_to_doubt(self, overlaps: bool) -> list[str]:
-        """Why the mote cannot leave single samples to the broker."""
+    def _obstacles_to_leaving_open(self, overlaps: bool) -> list[str]:
+        """Why the mote cannot leave single samples to the broker (rule S2)."""
         what = "enter and exit are not proven disjoint" if overlaps else ROUNDED
-        if self._version < VERSION:
-            return [f"{what}: the mote's library is too old to keep the bit (rule S2)"]
+        if overlaps and not may_be_upstream(self._subscription):
+            return [f"{what}: the cloud keeps the bit (rule S2)"]
         if self._subscription.debounce or self._band is not None:
             return [f"{what}, and it has debounce or a dead band: the broker keeps the bit (rule S2)"]
+        if self._version < VERSION:
+            return [f"{what}: the mote's library is too old to keep the bit (rule S2)"]
         return []
 
     def _each_is_missing(self) -> bool:
