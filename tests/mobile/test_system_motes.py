@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from clouds import Cloud
@@ -121,7 +121,7 @@ class Reader:
         return [(one.why, (one.publication or {}).get("temperature")) for one in self.read()]
 
 
-def play(folder: Path, scenario: Callable[[Scene], Awaitable[None]], **settings: int | str) -> None:
+def play(folder: Path, scenario: Callable[[Scene], Awaitable[None]], **settings: Any) -> None:
     folder.mkdir()
     on_air(folder, scenario, speed=1.0, **settings)
 
@@ -309,3 +309,45 @@ def test_a_walk_through_three_cells_changes_what_the_mote_that_comes_along_evalu
             assert {value for _, value in reader.values()} == {limit + 1.0 for _, limit in CELLS.values()}
 
     play(tmp_path / "mote", scenario)
+
+
+def test_overlaps_and_ties_are_told_as_by_one_evaluator_whoever_decides_them(tmp_path: Path, cloud: Cloud) -> None:
+    """The mote while it knows its bit; the mobile broker a tie; the cloud what nobody knows after a reboot."""
+
+    async def scenario(scene: Scene) -> None:
+        async with mobile(tmp_path, "edge", cloud) as broker, Reader(cloud) as reader:
+
+            async def told(both: tuple[float, float], *whys: str) -> None:
+                """What is told anew of this sample; the mote is done with it then."""
+                before = len(reader.read())
+                scene.readings["temperature"], scene.readings["humidity"] = both
+                seen = scene.life.samples
+                await until(lambda: scene.life.samples > seen, "a sample")
+                await until(lambda: [one.why for one in reader.read()[before:]] == list(whys), f"{whys} of {both}")
+                await until(lambda: not len(scene.life.ring), "the events to be taken")
+
+            await until(lambda: is_owner(broker), "the lease of the mote")
+            await reader.subscribe("WHEN temperature > 25 UNTIL humidity > 60")
+            await until(lambda: [one[0] for one in programs(scene)] == [2], "the filter on the mote")
+            await told((30.0, 50.0), "enter")
+            await told((20.0, 70.0), "exit")
+            await told((30.0, 50.0), "enter")
+            await told((20.0, 50.0))
+            scene.readings["temperature"], scene.readings["humidity"] = 30.0, 70.0
+            scene.mote.power_off()
+            scene.mote.power_on()
+            await until(lambda: len(reader.read()) >= 8, "all samples inside the overlap")
+            assert [one.why for one in reader.told[3:8]] == ["exit", "enter", "exit", "enter", "exit"]
+            numbers = [int(str((one.publication or {})["id"]).split(":")[-1]) for one in reader.told[3:8]]
+            assert numbers == [1, 2, 3, 4, 5], "each of them, from the first on"
+            scene.readings["temperature"], scene.readings["humidity"] = 20.0, 70.0
+            await reader.subscribe("WHEN temperature - humidity > 5 UNTIL temperature - humidity <= 5")
+            await until(lambda: [one[0] for one in programs(scene)] == [2, 2], "the other filter")
+            for both, why in (((8.05, 3.05), "enter"), ((8.0, 3.0), "exit"), ((8.05, 3.05), "enter")):
+                scene.readings["temperature"], scene.readings["humidity"] = both
+                await until(lambda w=(why, both[0]): reader.values()[-1:] == [w], f"{why} of {both}")
+            assert broker.pushing.counts()["bits_written"] >= 1
+
+    readings = {"temperature": 20.0, "humidity": 50.0}
+    sensors = [{"driver": "virtual", "quantities": list(readings)}]
+    play(tmp_path / "mote", scenario, readings=readings, sensors=sensors)
