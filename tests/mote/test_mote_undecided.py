@@ -100,6 +100,22 @@ def test_a_sum_is_decided_on_the_mote_but_where_raw_values_of_one_sum_differ(tex
         assert decided(code, raws, 1) is False
 
 
+@pytest.mark.parametrize("text", ["a + b - c >= 0.3", "a + b + c - c > 0.3", "a * b > 0.3", "a * b + c = 0.3"])
+def test_what_the_compiler_cannot_ask_for_is_in_doubt_wherever_it_is_equal(text: str) -> None:
+    """Of three attributes, of which one may cancel out but for its rounding, and of products."""
+    attributes = tuple(Attribute(name, 1, 10, -8, 8) for name in "abc")
+    subscription = state(f"WHEN {text} UNTIL NOT ({text})")
+    code = program(subscription, attributes)
+    doubts = 0
+    for raws in product(range(-8, 9), repeat=3):
+        holds = subscription.enter.evaluate(readings(attributes, raws)) is True
+        said = decided(code, raws, 0)
+        doubts += said is None
+        assert said in (None, holds), raws
+        assert decided(code, raws, 1) in (None, not holds), raws
+    assert 0 < doubts < 17**3 / 10
+
+
 def sum_of(text: str, attributes: tuple[Attribute, ...], raws: tuple[int, ...]) -> int:
     """The exact sum or difference, in thirtieths of a hundredth."""
     one, other = (raw * item.p * 300 // item.q for raw, item in zip(raws, attributes, strict=True))
@@ -203,6 +219,16 @@ def test_what_cannot_be_left_open_sends_its_feed(text: str, options: dict[str, A
     assert not made.keeps_bit
     assert made.program[0] == 1
     assert any(reason in one for one in made.reasons), made.reasons
+
+
+@pytest.mark.parametrize(("constant", "keeps"), [("1000000000", True), ("100000000000", False)])
+def test_more_in_doubt_than_ties_sends_its_feed(constant: str, keeps: bool) -> None:
+    """Millionths beside a hundred thousand millions, where doubles are 15 of them apart."""
+    millionths = tuple(Attribute(name, 1, 1_000_000, -100, 100) for name in "ab")
+    text = f"a + {constant} - b > {constant}"
+    made = compiled(state(f"WHEN {text} UNTIL NOT ({text})"), millionths)
+    assert made.keeps_bit is keeps
+    assert keeps or any("nearly equal" in one for one in made.reasons), made.reasons
 
 
 def test_more_in_doubt_than_fits_into_a_program_sends_its_feed() -> None:

@@ -31,12 +31,14 @@ from .formula import ALWAYS, NEVER, Formula, SumWithin, Terms, some
 _HALF_ULP = Fraction(1, 2**53)
 _SMALLEST = Fraction(1, 2**1074)
 _LARGEST = Fraction(2**1000)
-ROUNDED = "doubles round it, where it is equal, one way or the other"
 _MAX_DOUBTS = 64
 """Sums in doubt that are looked at one by one."""
-MAX_PAIRS = 16_384
-"""Of raw values, looked at for one comparison: as many as two thermometers in hundredths give for one difference."""
 _MAX_DEGREE = 2
+MAX_ASKED = 8
+"""Sums in doubt for which the reference is asked; more of them are more than ties."""
+MAX_PAIRS = 16_384
+"""Of raw values that give one sum: more than two thermometers in hundredths have."""
+ROUNDED = "doubles round it, where it is equal, one way or the other"
 
 Factors = tuple[int, ...]
 Polynomial = Mapping[Factors, Fraction]
@@ -100,10 +102,10 @@ def decided_sums(
     doubts = found.doubts
     if not doubts:
         return _bounded(found.terms, operator, (found.first, found.last), found.tie, found.reach), NEVER
-    if found.last - found.first > _MAX_DOUBTS:
-        raise NotASumError("doubles round it by more than where it is equal")
-    verdicts = _verdicts(found, Compare(operator, left, right), mote)
-    return _of_sums(found, verdicts, True), _of_sums(found, verdicts, None)
+    if len(doubts) > MAX_ASKED:
+        raise NotASumError("doubles round it one way or the other where it is nearly equal, too")
+    judged = _judged(found, Compare(operator, left, right), mote)
+    return _of_sums(found, judged, True), _of_sums(found, judged, None)
 
 
 def _sum(left: Expression, operator: ComparisonOperator, right: Expression, mote: Mote) -> _Sum | tuple[Formula, bool]:
@@ -123,30 +125,26 @@ def _sum(left: Expression, operator: ComparisonOperator, right: Expression, mote
 
 # ---- what the reference says of each sum
 
-Verdicts = list[tuple[int, int, bool | None]]
+Judged = list[tuple[int, int, bool | None]]
 """Stretches of sums, ascending, each with its verdict; None where raw values of one sum differ."""
 
 
-def _verdicts(found: _Sum, comparison: Compare, mote: Mote) -> Verdicts:
+def _judged(found: _Sum, comparison: Compare, mote: Mote) -> Judged:
+    """All sums that raw values give."""
     accepted = ACCEPTED[comparison.operator]
     low, high = found.reach
-    verdicts: Verdicts = [(low, min(found.first - 1, high), bool(accepted & LESS))]
-    left = MAX_PAIRS
+    judged: Judged = [(low, min(found.first - 1, high), bool(accepted & LESS))]
     for number in range(max(found.first, low), min(found.last, high) + 1):
-        verdict: bool | None = bool(accepted & EQUAL)
-        if number != found.tie:
-            pairs = _pairs(found.terms, number, mote) if properties(comparison) == _names(found.terms, mote) else None
-            left -= 0 if pairs is None else len(pairs)
-            if pairs is not None and not pairs:
-                continue  # no raw values give this sum
-            verdict = None if pairs is None or left < 0 else _asked(comparison, pairs, mote)
-        verdicts.append((number, number, verdict))
-    verdicts.append((max(found.last + 1, low), high, bool(accepted & GREATER)))
-    return verdicts
-
-
-def _names(terms: Terms, mote: Mote) -> set[str]:
-    return {mote.attributes[index].name for _, factors in terms for index in factors}
+        if number == found.tie:
+            judged.append((number, number, bool(accepted & EQUAL)))
+            continue
+        pairs = _pairs(found.terms, number, comparison, mote)
+        if pairs is None or len(pairs) > MAX_PAIRS:
+            judged.append((number, number, None))
+        elif len(pairs):
+            judged.append((number, number, _asked(comparison, pairs, mote)))
+    judged.append((max(found.last + 1, low), high, bool(accepted & GREATER)))
+    return judged
 
 
 class _Pairs:
@@ -165,9 +163,9 @@ class _Pairs:
             yield raw, (self._number - self._by * raw) // self._other_by
 
 
-def _pairs(terms: Terms, number: int, mote: Mote) -> _Pairs | None:
-    """None where it is not a sum of two attributes."""
-    if [len(factors) for _, factors in terms] != [1, 1]:
+def _pairs(terms: Terms, number: int, comparison: Compare, mote: Mote) -> _Pairs | None:
+    """None where it is no sum of two attributes, or there are others that cancel out."""
+    if [len(factors) for _, factors in terms] != [1, 1] or len(properties(comparison)) != len(terms):
         return None
     (by, (first,)), (other_by, (second,)) = terms
     one, other = mote.attributes[first], mote.attributes[second]
@@ -191,11 +189,11 @@ def _asked(comparison: Compare, pairs: _Pairs, mote: Mote) -> bool | None:
     return verdict
 
 
-def _of_sums(found: _Sum, verdicts: Verdicts, wanted: bool | None) -> Formula:
+def _of_sums(found: _Sum, judged: Judged, wanted: bool | None) -> Formula:
     """The sums with a verdict."""
     stretches: list[tuple[int, int]] = []
     previous = None
-    for low, high, verdict in verdicts:
+    for low, high, verdict in judged:
         if low > high:
             continue
         if verdict is wanted and previous is wanted and stretches:
