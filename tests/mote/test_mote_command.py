@@ -263,10 +263,30 @@ def test_tail_in_words(tmp_path: Path, capsys: Captured) -> None:
     assert re.fullmatch(r"[\d:]{8}  exit    temperature 20  \(1: " + re.escape(HOT) + r"\)", line), line
 
 
+def test_tail_says_which_samples_a_mote_leaves_undecided(tmp_path: Path, capsys: Captured) -> None:
+    async def scene(there: Scene) -> None:
+        there.readings["temperature"] = 30.0
+        assert await call(filters, "hut", "--add", "WHEN temperature > 25 UNTIL temperature > 22") == 0
+        assert "sends more" not in capsys.readouterr().err, "but for these it keeps the bit"
+        for temperature in (30.0, 24.0, 30.0):
+            there.readings["temperature"] = temperature
+            told = there.life.ring.next
+            await until(lambda before=told: there.life.ring.next > before)
+        assert await call(tail, "hut", "--json", "--count", str(len(there.life.ring))) == 0
+
+    on_air(tmp_path, scene)
+    found = [row["why"] for row in rows(capsys)]
+    first = found.index("exit")
+    assert set(found[:first]) == {"undecided"}
+    assert found[first : first + 2] == ["exit", "enter"], "one that tells sets the bit"
+
+
 def test_why_an_event_came_is_named() -> None:
     assert tail.why(EventFlag.LABEL | EventFlag.BIT) == "enter"
     assert tail.why(EventFlag.LABEL) == "exit"
     assert tail.why(EventFlag.PRESENCE | EventFlag.BIT) == "alive"
+    assert tail.why(EventFlag.PRESENCE | EventFlag.UNKNOWN) == "alive"
+    assert tail.why(EventFlag.UNKNOWN | EventFlag.CRITICAL) == "undecided"
     assert tail.why(EventFlag(0)) == "match"
 
 
