@@ -34,6 +34,8 @@ class ActiveFilter:
     subscription: Subscription
     feed: Filter
     """What it needs (rule R1)."""
+    start: int = 0
+    """Of a state filter: when it grows one more subscription has begun, for which no bit is known (rule R3)."""
 
     @classmethod
     def from_json(cls, item: Any) -> ActiveFilter:
@@ -55,7 +57,8 @@ class ActiveFilter:
         expected = StateSubscription if kind == "state" else ContentSubscription
         if not isinstance(subscription, expected):
             raise ActivationError(f"{digest}: a filter of kind {kind} with another kind of subscription")
-        return cls(digest, kind, subscription, feed(subscription))
+        start = item.get("start")
+        return cls(digest, kind, subscription, feed(subscription), start if type(start) is int else 0)
 
     @classmethod
     def local(cls, key: str, wanted: Filter) -> ActiveFilter:

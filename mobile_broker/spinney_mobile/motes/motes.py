@@ -154,7 +154,7 @@ class Motes(Acquirer):
             return
         before = self._wanted.get(source, wanted)
         self._wanted[source] = wanted
-        if gone := before.filters.keys() - filters.keys():
+        if gone := {digest for digest, one in before.filters.items() if _begins_again(one, filters.get(digest))}:
             self._gone.setdefault(source, set()).update(gone)
         mote = self._of(source)
         if mote is not None:
@@ -428,3 +428,8 @@ class Motes(Acquirer):
     def connected(self) -> int:
         """Motes that are connected to at this moment."""
         return len(self._running)
+
+
+def _begins_again(before: ActiveFilter, after: ActiveFilter | None) -> bool:
+    """Whether the bits of a filter mean nothing any more: nobody wants it, or one more subscription begins with it."""
+    return after is None or after.start > before.start
