@@ -94,7 +94,7 @@ def _names(settings: Settings, at: At) -> Iterator[str]:
         other = by_crc.setdefault(name_crc(name), name)
         if other != name:
             both = f"{other} ({at(found[other])}) and {name}"
-            yield f"{at(where)}: {both} have the same CRC, by which passive scans know a mote's name; rename one of them"
+            yield f"{at(where)}: {both} have the same CRC, by which passive scans know a mote's name: rename one"
 
 
 def _repeated(names: Iterable[str | None]) -> Iterator[tuple[int, str]]:

@@ -114,6 +114,11 @@ async def configure(broker: Broker, *listed: Device) -> None:
     await broker.configure(replace(broker.settings, device=listed))
 
 
+def described(broker: Broker) -> set[str]:
+    """The sources of which it is known what they measure."""
+    return {one.name for one in broker.status().sources if one.units}
+
+
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("dialler", ["hci0", "hci1"])
 def test_a_mote_that_turns_out_to_have_another_name_is_that_one(
@@ -131,6 +136,7 @@ def test_a_mote_that_turns_out_to_have_another_name_is_that_one(
         await scene.add_broker(OTHER, "hci1")
         async with broker(tmp_path, hut, devices=devices, acquire=acquire) as (found, port):
             await until(lambda: conflicts(found) == 1, 300)
+            assert "attic" not in described(found), "what it measures is not told of another"
             await until(lambda: not scene.life.radio.busy, 10)
             if not listed:
                 await until(lambda: sources(port) == {SOURCE}, 300)

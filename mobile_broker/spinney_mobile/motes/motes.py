@@ -184,7 +184,7 @@ class Motes(Acquirer):
             await asyncio.wait(visits)
 
     def identify(self, address: str) -> None:
-        """The same of the mote at one address. A visit that finds out by itself comes to its end in good order."""
+        """The same of the mote at one address, which is forgotten when its visit has ended."""
         mote = self._motes.get(address)
         if mote is None or address in self._leaving or self._identify(address, mote.called) == mote.identity:
             return
@@ -192,9 +192,8 @@ class Motes(Acquirer):
         visit = self._visits.get(address)
         if visit is None:
             self._forget(mote)
-            return
-        self._leaving.add(address)
-        if visit is not asyncio.current_task():
+        else:
+            self._leaving.add(address)
             visit.cancel()
 
     def _forget(self, mote: Mote) -> None:
