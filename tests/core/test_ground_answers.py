@@ -15,8 +15,8 @@ from launchers import TOP, launcher_of
 from spinney_tools import cli, version
 from spinney_tools.launcher.answers import answer
 
-SECONDS = 1.0
-"""Of processor time, at most; a tenth of that is usual."""
+SECONDS = 0.5
+"""Of processor time, at most; a fifth of that is usual."""
 GIT = ["git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
 
 
