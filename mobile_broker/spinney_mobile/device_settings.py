@@ -39,16 +39,16 @@ class DeviceSettings:
     def _mote(self, address: str) -> Device | None:
         """That of its name, unless another mote has it."""
         name = self._names.of(address)
-        return self._motes.get(name) if name is not None and self._names.holder(name) == address else None
+        return self._motes.get(name) if name is not None and self._names.address_of(name) == address else None
 
     def of_source(self, source: str) -> Device | None:
         """The same by what its samples are published as."""
         found = self._of_source.get(source)
-        return found or next((one for one in self._unnamed if self._holder_source(one) == source), None)
+        return found or next((one for one in self._unnamed if self._mote_source(one) == source), None)
 
-    def _holder_source(self, device: Device) -> str | None:
-        holder = None if device.mote is None else self._names.holder(device.mote)
-        return None if holder is None else source_of(holder)
+    def _mote_source(self, device: Device) -> str | None:
+        address = None if device.mote is None else self._names.address_of(device.mote)
+        return None if address is None else source_of(address)
 
     def bindkey(self, address: str) -> bytes | None:
         """By which its adverts are encrypted; that of its `[[device]]` counts before that of the file of keys."""

@@ -152,7 +152,8 @@ class DeviceTable:
 
         Returns the addresses of which settings say other things now.
         """
-        return self._settled(self._names.hear(heard))
+        changed = self._names.hear(heard)
+        return self._settled(changed) if changed else changed
 
     def said(self, address: str, name: str) -> set[str]:
         """The same when a mote has said its name over a connection."""

@@ -61,14 +61,14 @@ class MoteNames:
         self._motes: OrderedDict[str, _Mote] = OrderedDict()
         self._by_crc: dict[int, str] = {}
         self._single: frozenset[str] = frozenset()
-        self._holders: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
         """By name: the address of the mote that has it."""
 
     def configure(self, names: Iterable[str], single: Collection[str]) -> None:
         """The names that settings have; those in `single` are each for one mote at a time."""
         self._by_crc = {name_crc(name): name for name in names}
         self._single = frozenset(single)
-        self._holders = {name: address for name, address in self._holders.items() if name in self._single}
+        self._addresses = {name: address for name, address in self._addresses.items() if name in self._single}
         for address, mote in self._motes.items():
             if mote.name is None and mote.crc is not None:
                 mote.name, mote.is_guess = self._by_crc.get(mote.crc), True
@@ -79,9 +79,9 @@ class MoteNames:
         mote = self._motes.get(address)
         return heard if mote is None else mote.name
 
-    def holder(self, name: str) -> str | None:
+    def address_of(self, name: str) -> str | None:
         """The address of the mote that has a single name now."""
-        return self._holders.get(name)
+        return self._addresses.get(name)
 
     def hear(self, heard: Heard) -> set[str]:
         """An advert, of whatever; the addresses at which something else is known now. Once is as good as twice."""
@@ -140,17 +140,17 @@ class MoteNames:
         """The addresses that have, or have lost, a single name by this."""
         if mote.name is None or mote.name not in self._single:
             return set()
-        holder = self._holders.get(mote.name)
-        other = None if holder is None else self._motes.get(holder)
-        if holder == address:
+        found = self._addresses.get(mote.name)
+        other = None if found is None else self._motes.get(found)
+        if found == address:
             return set()
-        if holder is None or other is None or other.name != mote.name or _is_silent(other, mote):
-            self._holders[mote.name], mote.is_refused = address, False
-            return {address} if holder is None else {address, holder}
+        if found is None or other is None or other.name != mote.name or _is_silent(other, mote):
+            self._addresses[mote.name], mote.is_refused = address, False
+            return {address} if found is None else {address, found}
         if not mote.is_refused:
             mote.is_refused = True
             self._counts["name conflicts"] += 1
-            logger.warning("%s: not taken: its name is %s, as that of the mote at %s", address, mote.name, holder)
+            logger.warning("%s: not taken: its name is %s, as that of the mote at %s", address, mote.name, found)
         return set()
 
     def _keep_name(self, address: str, name: str) -> None:

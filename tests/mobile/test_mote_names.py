@@ -90,7 +90,7 @@ def test_other_names_in_settings_are_for_motes_that_were_heard_before() -> None:
     names = Names("box")
     names.hear(quiet("hut"))
     names.configure(["hut"], ["hut"])
-    assert (names.of(ONE), names.holder("hut")) == ("hut", ONE)
+    assert (names.of(ONE), names.address_of("hut")) == ("hut", ONE)
 
 
 # ---- what it says itself
@@ -159,11 +159,11 @@ def test_the_settings_of_a_name_go_to_one_mote_and_to_another_address_when_that_
     assert names.hear(quiet("hut")) == {ONE}
     for second in range(3):
         names.hear(quiet("hut", TWO, seconds=second))
-    assert names.holder("hut") == ONE
+    assert names.address_of("hut") == ONE
     assert names.counts["name conflicts"] == 1
     assert TWO in caplog.records[0].getMessage()
     assert names.hear(quiet("hut", TWO, seconds=SILENT_SECONDS + 1)) == {ONE, TWO}
-    assert names.holder("hut") == TWO
+    assert names.address_of("hut") == TWO
 
 
 def test_a_name_is_free_when_its_mote_has_another() -> None:
@@ -171,14 +171,14 @@ def test_a_name_is_free_when_its_mote_has_another() -> None:
     names.hear(quiet("hut"))
     names.hear(quiet("shed"))
     assert TWO in names.hear(quiet("hut", TWO))
-    assert names.holder("hut") == TWO
+    assert names.address_of("hut") == TWO
 
 
 def test_a_mote_that_was_connected_to_before_it_was_heard_takes_no_name_away() -> None:
     names = Names(single=("hut",))
     names.hear(quiet("hut"))
     names.said(TWO, "hut")
-    assert names.holder("hut") == ONE
+    assert names.address_of("hut") == ONE
 
 
 # ---- what settings say of it

@@ -110,6 +110,27 @@ def test_a_mote_that_is_denied_by_name_is_not_connected_to_and_settings_may_chan
     play(tmp_path, scenario, sample_interval_s=30, advert_interval_ms=1000)
 
 
+@pytest.mark.parametrize("scan", ["active", "passive"])
+def test_a_denied_mote_that_advertises_readings_is_known_by_its_scan_response_or_asked_once(
+    tmp_path: Path, scan: Any
+) -> None:
+    acquire = (AcquireBle(adapter="hci0", mode=scan), AcquireMotes(adapter="hci1", addresses=(ADDRESS,)))
+    asked = 0 if scan == "active" else 1
+
+    async def scenario(scene: Scene) -> None:
+        await scene.add_broker(OTHER, "hci1")
+        for expected in (asked, 0):
+            async with broker(tmp_path, Device(mote="hut", allow=False), acquire=acquire) as (found, port):
+                await until(lambda: [one.allowed for one in found.devices.seen()] == [False], 300)
+                sampled = found.taking.counts["sampled"]
+                await until(lambda: found.devices.counts["heard"] > 1_000, 10_000)
+                assert connections(found) == expected
+                assert found.taking.counts["sampled"] == sampled == 0
+                assert sources(port) == set()
+
+    play(tmp_path, scenario, advert_mode="open", sample_interval_s=10)
+
+
 async def configure(broker: Broker, *listed: Device) -> None:
     await broker.configure(replace(broker.settings, device=listed))
 

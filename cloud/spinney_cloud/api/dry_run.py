@@ -257,9 +257,9 @@ class Asked:
     sid: str
     form: Form
     last: str
-    options: DeliveryOptions = DEFAULT
     reasons_after: int = 0
     reasons_limit: int = PAGE
+    options: DeliveryOptions = DEFAULT
 
 
 async def dry_run(log: NatsLog, settings: Settings, asked: Asked) -> dict[str, Any]:

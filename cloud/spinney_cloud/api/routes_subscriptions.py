@@ -80,7 +80,7 @@ async def create(
         return await _dry_run(
             api,
             body,
-            lambda form, options: Asked(caller.tenant, owner, sid, form, last, options, reasons_after, reasons_limit),
+            lambda form, options: Asked(caller.tenant, owner, sid, form, last, reasons_after, reasons_limit, options),
         )
     answer = await _put(api, caller, owner, sid, body, create=True)
     return reply(view(answer["subscription"]), 201, {"Location": f"/v1/subscriptions/{sid}"})
