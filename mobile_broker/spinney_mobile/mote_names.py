@@ -39,8 +39,10 @@ class _Mote:
     """When it was heard last; 0: not yet."""
     called: str | None = None
     """In its scan response."""
+    data: bytes | None = None
+    """Of its last advert, if that was presence."""
     crc: int | None = None
-    """Of its name, in its last advert if that was presence."""
+    """Of its name, in these."""
     is_refused: bool = False
     """Another mote has its name, and somebody has been told so."""
 
@@ -92,8 +94,10 @@ class MoteNames:
             mote = self._meet(heard.address)
         self._motes.move_to_end(heard.address)
         mote.heard = heard.time
-        there = presence(heard) if PRESENCE in heard.services else None
-        crc = None if there is None else there.name_crc
+        crc, data = mote.crc, heard.services.get(PRESENCE)
+        if data != mote.data:
+            there = presence(heard)
+            mote.data, crc = data, None if there is None else there.name_crc
         called = heard.name or mote.called
         if (called, crc) == (mote.called, mote.crc):
             return self._claim(heard.address, mote)

@@ -22,9 +22,9 @@ ALIKE = "hut-gnyijstj", "hut-etislvlf"
 """Two names of one CRC."""
 
 
-def quiet(name: str, address: str = ONE, *, seconds: float = 0.0, version: int = 1) -> Heard:
+def quiet(name: str, address: str = ONE, *, seconds: float = 0.0, version: int = 1, tenths: int = 15) -> Heard:
     """An advert of presence, as passive scanners hear it."""
-    data = PRESENCE_DATA.pack(version, 0x0F, 0, name_crc(name))
+    data = PRESENCE_DATA.pack(version, tenths, 0, name_crc(name))
     return Heard("ble", address, NOW + seconds, services={PRESENCE: data})
 
 
@@ -114,7 +114,8 @@ def test_a_mote_whose_crc_is_of_no_name_that_it_says_is_not_taken_for_another_ag
     names = Names("hut")
     names.hear(quiet("hut"))
     names.said(ONE, "liar")
-    assert names.hear(quiet("hut")) == set()
+    for tenths in (15, 9, 8):
+        assert names.hear(quiet("hut", tenths=tenths)) == set()
     assert (names.of(ONE), names.counts["name conflicts"]) == ("liar", 1)
 
 
