@@ -1,4 +1,13 @@
-"""Active filters: what an activation has this broker evaluate, each parsed once."""
+"""Active filters: what an activation has this broker evaluate, each parsed once.
+
+    {"filter": "9a0364b9e99bb480", "kind": "content", "subscription": {"text": "NO2 > 40"}}
+    {"filter": "b1c2...", "kind": "state", "subscription": {"text": "WHEN temp > 25 UNTIL temp <= 22"}, "start": 17}
+    {"filter": "c3d4...", "kind": "content", "subscription": {"text": "temp > 20"},
+     "state": {"text": "WHEN temp > 20 UNTIL temp > 30"}, "start": 18}
+
+The last one is a state filter whose enter and exit overlap; a broker that does not know such filters sends its feed.
+`start`: where in the log the newest of its subscriptions began.
+"""
 
 from __future__ import annotations
 
