@@ -66,7 +66,7 @@ class Needs:
 class Active:
     """A filter that is active on a broker, as it is there."""
 
-    __slots__ = ("_json", "digest", "feed", "is_disjoint", "kind", "mark", "sources", "state")
+    __slots__ = ("_json", "digest", "feed", "is_disjoint", "kind", "mark", "sources", "start", "state")
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class Active:
         state: Subscription | None,
         sources: frozenset[str] | None,
         *,
+        start: int | None = None,
         is_disjoint: bool = True,
     ) -> None:
         self.digest = digest
@@ -83,6 +84,8 @@ class Active:
         self.feed = condition
         self.state = state
         """Of the kind state: the whole subscription."""
+        self.start = start
+        """Of the kind state: when it grows one more subscription has begun, for which no bit is known (rule R3)."""
         self.is_disjoint = is_disjoint
         self.sources = sources
         """Those that were chosen; None for all."""
@@ -91,7 +94,8 @@ class Active:
 
     def is_like(self, other: Active | None) -> bool:
         """Whether a broker could not tell them apart."""
-        return other is not None and (self.kind, self.feed, self.state) == (other.kind, other.feed, other.state)
+        mine = (self.kind, self.feed, self.state, self.start)
+        return other is not None and mine == (other.kind, other.feed, other.state, other.start)
 
     def to_json(self) -> dict[str, Any]:
         """As `add` of an activation has it."""
@@ -103,6 +107,8 @@ class Active:
                 self._json = _item(self.digest, self.kind, self.state)
             else:
                 self._json = {**_item(self.digest, "content", content), "state": self.state.to_short_json()}
+            if self.start is not None:
+                self._json["start"] = self.start
             mark = blake2b(orjson.dumps(self._json), digest_size=8).digest()
             self.mark = int.from_bytes(mark, "big")
         return self._json
@@ -330,7 +336,7 @@ class Activations:
             sources = self._chosen(digest, client, broker.knowledge.serving(needs.prepared))
         if sources == frozenset() or (sources is None and not broker.knowledge.serves(needs.prepared)):
             return None
-        return specialised(digest, needs, broker.knowledge, sources)
+        return specialised(digest, needs, broker.knowledge, sources, wanted.start)
 
     def _needs_of(self, wanted: Wanted) -> Needs:
         needs = self._needs.get(wanted.digest)
@@ -375,7 +381,8 @@ class Activations:
         wanted, dense = self.index.get(digest), self._dense[digest]
         assert wanted is not None
         sources = dense.chosen() & dense.candidates[client]
-        found = specialised(digest, self._needs_of(wanted), broker.knowledge, sources) if sources else None
+        needs = self._needs_of(wanted)
+        found = specialised(digest, needs, broker.knowledge, sources, wanted.start) if sources else None
         if broker.put(digest, found):
             self._changed.add(client)
 
@@ -417,7 +424,9 @@ class Activations:
         return found
 
 
-def specialised(digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: frozenset[str] | None) -> Active | None:
+def specialised(
+    digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: frozenset[str] | None, start: int | None = None
+) -> Active | None:
     """What is left of it on a broker, for all its sources or only some; None if nothing."""
     known = knowledge.environment
     only = () if sources is None or sources >= knowledge.names else (_one_of(sources),)
@@ -431,7 +440,9 @@ def specialised(digest: str, needs: Needs, knowledge: BrokerKnowledge, sources: 
     given = () if subscription.only is None else (subscription.only,)
     # As it is: a reading outside of the announcement must get its bit from the original filter.
     state = replace(subscription, only=conjunction(*only, *given)) if only else subscription
-    return Active(digest, "state", left, state, sources, is_disjoint=needs.is_disjoint)
+    if subscription.debounce or subscription.dead_band:
+        start = None  # what these wait for would begin again for all who share them
+    return Active(digest, "state", left, state, sources, start=start, is_disjoint=needs.is_disjoint)
 
 
 def _one_of(sources: Iterable[str]) -> Filter:

@@ -20,7 +20,7 @@ BLOCK: Final = 2048
 class Wanted:
     """A normal form that somebody wants."""
 
-    __slots__ = ("block", "densities", "digest", "normal", "plain", "slot")
+    __slots__ = ("block", "densities", "digest", "normal", "plain", "slot", "start")
 
     def __init__(self, digest: str, normal: str) -> None:
         self.digest = digest
@@ -29,6 +29,8 @@ class Wanted:
         """Subscriptions that want it from everywhere..."""
         self.densities: dict[str, Density] = {}
         """...and those that want just enough sources, by their keys."""
+        self.start: int | None = None
+        """Of state filters: where in the log the newest of their subscriptions began (rule I4)."""
         self.block = self.slot = 0
 
     @property
@@ -83,18 +85,21 @@ class WantedIndex:
             self._drop(key, old, replaced=new is not None)
         return {digest for digest in digests if self._state(digest) != before[digest]}
 
-    def _state(self, digest: str) -> tuple[bool, frozenset[Density]] | None:
+    def _state(self, digest: str) -> tuple[bool, frozenset[Density], int | None] | None:
         """All that activation depends on."""
         wanted = self._wanted.get(digest)
         if wanted is None:
             return None
-        return wanted.is_dense, frozenset(wanted.densities.values()) if wanted.is_dense else frozenset()
+        densities = frozenset(wanted.densities.values()) if wanted.is_dense else frozenset[Density]()
+        return wanted.is_dense, densities, wanted.start
 
     def _add(self, key: str, place: _Place, stored: StoredSubscription, parsed: Subscription | None) -> None:
         wanted = self._wanted.get(place.digest)
         if wanted is None:
             wanted = self._wanted[place.digest] = Wanted(place.digest, stored.normal)
             self._index(wanted, stored.subscription() if parsed is None else parsed)
+        if stored.kind == "state":
+            wanted.start = max(stored.start, wanted.start or 0)
         if place.density is None:
             wanted.plain += 1
         else:

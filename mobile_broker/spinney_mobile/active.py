@@ -1,4 +1,13 @@
-"""Active filters: what an activation has this broker evaluate, each parsed once."""
+"""Active filters: what an activation has this broker evaluate, each parsed once.
+
+    {"filter": "9a0364b9e99bb480", "kind": "content", "subscription": {"text": "NO2 > 40"}}
+    {"filter": "b1c2...", "kind": "state", "subscription": {"text": "WHEN temp > 25 UNTIL temp <= 22"}, "start": 17}
+    {"filter": "c3d4...", "kind": "content", "subscription": {"text": "temp > 20"},
+     "state": {"text": "WHEN temp > 20 UNTIL temp > 30"}, "start": 18}
+
+The last one is a state filter whose enter and exit overlap; a broker that does not know such filters sends its feed.
+`start`: where in the log the newest of its subscriptions began.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +43,8 @@ class ActiveFilter:
     subscription: Subscription
     feed: Filter
     """What it needs (rule R1)."""
+    start: int = 0
+    """Of a state filter: when it grows one more subscription has begun, for which no bit is known (rule R3)."""
 
     @classmethod
     def from_json(cls, item: Any) -> ActiveFilter:
@@ -55,7 +66,8 @@ class ActiveFilter:
         expected = StateSubscription if kind == "state" else ContentSubscription
         if not isinstance(subscription, expected):
             raise ActivationError(f"{digest}: a filter of kind {kind} with another kind of subscription")
-        return cls(digest, kind, subscription, feed(subscription))
+        start = item.get("start")
+        return cls(digest, kind, subscription, feed(subscription), start if type(start) is int else 0)
 
     @classmethod
     def local(cls, key: str, wanted: Filter) -> ActiveFilter:

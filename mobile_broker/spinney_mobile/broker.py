@@ -95,7 +95,9 @@ class Broker:
         kept = survived(outbox)
         motes = any(isinstance(one, AcquireMotes) and one.enabled for one in settings.acquire)
         keys = bind_keys(settings.devices.bindkeys)
-        self.devices = DeviceTable(registry or Registry.installed(motes), settings.devices, settings.device, keys)
+        self.devices = DeviceTable(
+            registry or Registry.installed(motes), settings.devices, settings.device, keys, kept, outbox.keep
+        )
         self.leases = Leases(settings.client)
         self.whereabouts = Whereabouts(settings.place, clock=clock)
         self.locating = Locating(settings, self.whereabouts, lambda: self.devices.of)
@@ -251,6 +253,12 @@ class Broker:
             self.announcer.describe(info.source, self.telling.told(info.source, abilities), self._steady())
             if info.battery is not None:
                 self.announcer.set_battery(info.source, info.battery)
+
+    def forgotten(self, source: str) -> None:
+        """A mote is no longer this source; if nothing else is, it is over."""
+        if source in self.announcer and source not in self.devices.sources:
+            self._over.add(source)
+            self._leave(source)
 
     def may_use(self, source: str) -> bool:
         """Whether to connect to a source: it is ours; or, without the cloud, nobody else's as far as we know."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
+from spinney.mote.advert import name_crc
+
 from .acquire.kinds import name_of
 from .acquire.supervision import MAX_ACQUIRERS
-from .device_settings import normal
+from .device_settings import is_whole, normal
 from .settings import Settings
 
 At = Callable[..., str]
@@ -21,7 +23,12 @@ def conflicts(settings: Settings, sources: Mapping[str, str]) -> Iterator[str]:
         return ", ".join(sources[name] for name in names if name in sources) or names[0]
 
     return chain(
-        _pairs(settings, at), _place(settings, at), _local(settings, at), _acquirers(settings, at), _lists(settings, at)
+        _pairs(settings, at),
+        _place(settings, at),
+        _local(settings, at),
+        _acquirers(settings, at),
+        _lists(settings, at),
+        _names(settings, at),
     )
 
 
@@ -67,11 +74,27 @@ def _acquirers(settings: Settings, at: At) -> Iterator[str]:
 def _lists(settings: Settings, at: At) -> Iterator[str]:
     for index, sid in _repeated(each.sid for each in settings.subscription):
         yield f"{at(f'subscription[{index}].sid')}: {sid} has a [[subscription]] already"
-    for index, _ in _repeated(normal(device.address) for device in settings.device):
+    for index, _ in _repeated(device.address and normal(device.address) for device in settings.device):
         yield f"{at(f'device[{index}].address')}: {settings.device[index].address} has a [[device]] already"
+    for index, name in _repeated(device.mote for device in settings.device):
+        yield f"{at(f'device[{index}].mote')}: {name} has a [[device]] already"
     for index, device in enumerate(settings.device):
+        if (device.address is None) == (device.mote is None):
+            yield f"{at(f'device[{index}].mote', f'device[{index}].address')}: give either address or mote"
         if (device.lat is None) != (device.long is None):
             yield f"{at(f'device[{index}].lat', f'device[{index}].long')}: lat and long go together"
+
+
+def _names(settings: Settings, at: At) -> Iterator[str]:
+    """Names of motes that a passive scan cannot tell apart."""
+    found = {name: "devices.patterns" for name in settings.devices.patterns if is_whole(name)}
+    found |= {one.mote: f"device[{index}].mote" for index, one in enumerate(settings.device) if one.mote is not None}
+    by_crc: dict[int, str] = {}
+    for name, where in found.items():
+        other = by_crc.setdefault(name_crc(name), name)
+        if other != name:
+            both = f"{other} ({at(found[other])}) and {name}"
+            yield f"{at(where)}: {both} have the same CRC, by which passive scans know a mote's name: rename one"
 
 
 def _repeated(names: Iterable[str | None]) -> Iterator[tuple[int, str]]:

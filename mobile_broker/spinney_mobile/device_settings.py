@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+from .mote_names import MoteNames
 from .settings import Device, Devices
 
 MAX_SOURCE: Final = 128
@@ -17,19 +18,37 @@ _MAC: Final = re.compile("[0-9A-F]{2}(:[0-9A-F]{2}){5}")
 class DeviceSettings:
     """Of all devices: the rules, the `[[device]]` of each that has one, and bind keys by address."""
 
-    def __init__(self, rules: Devices, listed: Sequence[Device], keys: Mapping[str, str]) -> None:
+    def __init__(self, rules: Devices, listed: Sequence[Device], keys: Mapping[str, str], names: MoteNames) -> None:
         self._rules = rules
         self._keys = {normal(address): key for address, key in keys.items()}
-        self._listed = {normal(device.address): device for device in listed}
-        self._of_source = {self.source(device.address): device for device in listed}
+        self._listed = {normal(device.address): device for device in listed if device.address is not None}
+        self._motes = {device.mote: device for device in listed if device.mote is not None}
+        self._of_source = {device.name: device for device in listed if device.name is not None}
+        for address, device in self._listed.items():
+            self._of_source[device.name or source_of(address)] = device
+        self._unnamed = [device for device in self._motes.values() if device.name is None]
+        self._names = names
+        names.configure(
+            [*self._motes, *filter(is_whole, rules.patterns)], [name for name, one in self._motes.items() if one.allow]
+        )
 
     def listed(self, address: str) -> Device | None:
-        """Its `[[device]]`, if it has one."""
-        return self._listed.get(normal(address))
+        """Its `[[device]]`, if it has one; that of its address counts before that of a mote's name."""
+        return self._listed.get(normal(address)) or self._mote(address)
+
+    def _mote(self, address: str) -> Device | None:
+        """That of its name, unless another mote has it."""
+        name = self._names.of(address)
+        return self._motes.get(name) if name is not None and self._names.address_of(name) == address else None
 
     def of_source(self, source: str) -> Device | None:
         """The same by what its samples are published as."""
-        return self._of_source.get(source)
+        found = self._of_source.get(source)
+        return found or next((one for one in self._unnamed if self._mote_source(one) == source), None)
+
+    def _mote_source(self, device: Device) -> str | None:
+        address = None if device.mote is None else self._names.address_of(device.mote)
+        return None if address is None else source_of(address)
 
     def bindkey(self, address: str) -> bytes | None:
         """By which its adverts are encrypted; that of its `[[device]]` counts before that of the file of keys."""
@@ -47,10 +66,21 @@ class DeviceSettings:
 
     def allows(self, address: str, name: str | None) -> bool:
         """Whether a device that calls itself so is taken."""
+        name = self._names.of(address, name)
+        by_name = None if name is None else self._motes.get(name)
+        if by_name is not None and not by_name.allow:
+            return False
         settings = self.listed(address)
         if settings is not None:
             return settings.allow
+        if by_name is not None:
+            return False  # another mote has this name
         return self._rules.allow == "known" or is_among(self._rules.patterns, address, name)
+
+
+def is_whole(pattern: str) -> bool:
+    """Whether it is a name or an address as it stands: neither * nor ? nor a choice in [] is in it."""
+    return not any(sign in pattern for sign in "*?[")
 
 
 def is_among(patterns: Iterable[str], address: str, *names: str | None) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,9 +17,10 @@ from .decode.decoder import KeyMissing, WrongKey
 from .decode.registry import Entry
 from .decode.spinney import Description, Spinney
 from .device_settings import DeviceSettings, place_of
+from .mote_names import MoteNames
 from .plain import plain
 from .sample_time import is_believable
-from .samples import Ability, Heard, Sample
+from .samples import Ability, Heard, Sample, raw_of
 from .settings import Device, Devices
 
 MAX_SEEN: Final = 4096
@@ -99,18 +99,21 @@ class DeviceTable:
         rules: Devices | None = None,
         listed: Sequence[Device] = (),
         keys: Mapping[str, str] | None = None,
+        kept: Mapping[str, bytes] | None = None,
+        keep: Callable[[Mapping[str, bytes | None]], None] = lambda _: None,
     ) -> None:
         self.registry = registry
         self.counts: Counter[str] = Counter()
         """Heard, repeats, unknown, undecodable (of them: no key, wrong key), replayed, presence, refused (not allowed),
-        unbelieved (times), sampled, forgotten."""
+        unbelieved (times), sampled, forgotten, name conflicts."""
+        self._names = MoteNames(self.counts, kept, keep)
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._addresses: dict[str, str] = {}
         self.configure(rules or Devices(), listed, keys)
 
     def configure(self, rules: Devices, listed: Sequence[Device], keys: Mapping[str, str] | None = None) -> None:
         """Other rules, devices and bind keys (by address), from now on."""
-        self.of = DeviceSettings(rules, listed, keys or {})
+        self.of = DeviceSettings(rules, listed, keys or {}, self._names)
         """What settings say of each."""
         self._addresses.clear()
         for address, state in self._states.items():
@@ -123,6 +126,7 @@ class DeviceTable:
 
         With `over_gatt` its samples come another way, and an advert that cannot be opened is presence like any other.
         """
+        self.recognise(heard)
         state = self._state(heard)
         self._note(state.seen, heard)
         if heard.values is not None:
@@ -142,6 +146,23 @@ class DeviceTable:
             return None
         state.passed = heard.time
         return self._sample(state, heard, decoded)
+
+    def recognise(self, heard: Heard) -> set[str]:
+        """Learns what a mote is called, before anybody acts on its advert; the same advert may come twice.
+
+        Returns the addresses of which settings say other things now.
+        """
+        changed = self._names.hear(heard)
+        return self._settled(changed) if changed else changed
+
+    def said(self, address: str, name: str) -> set[str]:
+        """The same when a mote has said its name over a connection."""
+        return self._settled(self._names.said(address, name))
+
+    def _settled(self, addresses: set[str]) -> set[str]:
+        for address in addresses & self._states.keys():
+            self._settle(address, self._states[address])
+        return addresses
 
     def _state(self, heard: Heard) -> _State:
         state = self._states.get(heard.address)
@@ -171,8 +192,9 @@ class DeviceTable:
         seen.last = heard.time
         seen.rssi = heard.rssi
         seen.acquirer = heard.acquirer
-        if heard.name is not None and heard.name != seen.name:
-            seen.name = heard.name
+        name = self._names.of(heard.address, heard.name or seen.name)
+        if name != seen.name:
+            seen.name = name
             self._settle(heard.address, self._states[heard.address])
 
     def _is_repeat(self, state: _State, heard: Heard) -> bool:
@@ -375,15 +397,6 @@ class DeviceTable:
             if ability is not None:
                 found[renames.get(name, name)] = ability
         return found
-
-
-def raw_of(heard: Heard) -> str:
-    """The bytes of what was heard, in hexadecimal: of an advert its service and manufacturer's data, as on the air."""
-    if heard.values is not None:
-        return json.dumps(dict(heard.values), separators=(",", ":")).encode().hex()
-    services = (b"\x16" + bytes.fromhex(uuid[4:8])[::-1] + data for uuid, data in heard.services.items())
-    makers = (b"\xff" + company.to_bytes(2, "little") + data for company, data in heard.manufacturers.items())
-    return b"".join(bytes([len(part)]) + part for part in (*services, *makers) if len(part) <= 0xFF).hex()
 
 
 def _is_within(since: float, now: float) -> bool:

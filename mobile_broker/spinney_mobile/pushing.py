@@ -68,6 +68,9 @@ class Host(Protocol):
     def described(self, info: MoteInfo) -> None:
         """What a mote says of itself."""
 
+    def forgotten(self, source: str) -> None:
+        """A mote is no longer this source."""
+
 
 class Pushing:
     """All acquirers of motes."""
@@ -156,6 +159,8 @@ class Pushing:
         motes.on_table = self._host.on_mote
         motes.bit = self._host.bit
         motes.on_info = self._host.described
+        motes.on_name = self._said
+        motes.on_forgotten = self._forgotten
         self._motes.append(motes)
 
     def _identity(self, address: str, name: str | None) -> Identity | None:
@@ -169,6 +174,7 @@ class Pushing:
 
     def heard(self, heard: Heard) -> bool:
         """Whether the advert is mere presence, because the samples of its mote come over GATT."""
+        self._identify(self._host.devices.recognise(heard))
         hearing = [motes for motes in self._motes if self._hears(motes, heard)]
         return bool(hearing)
 
@@ -194,6 +200,19 @@ class Pushing:
         for motes in self._motes:
             await motes.identify_again()
         self.refresh()
+
+    def _said(self, address: str, name: str) -> None:
+        self._identify(self._host.devices.said(address, name))
+
+    def _identify(self, addresses: Collection[str]) -> None:
+        """Settings may say something else of the motes at these addresses."""
+        for motes in self._motes if addresses else ():
+            for address in addresses:
+                motes.identify(address)
+
+    def _forgotten(self, source: str) -> None:
+        self._known.pop(source, None)
+        self._host.forgotten(source)
 
     def release(self, source: str) -> None:
         """A source is given up."""

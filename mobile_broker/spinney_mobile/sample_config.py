@@ -29,13 +29,17 @@ _EXAMPLES: dict[str, str] = {
     "topic": '"zigbee2mqtt/+"',
     "source": '"{topic[1]}"',
     "values": '{temp = "$.temperature"}',
-    "address": '"A4:C1:38:00:00:01"',
     "when": "\"source = 'm7' AND temp > 25\"",
     "text": '"NO2 > 40"',
     "sid": '"alarm"',
 }
 """Of what has no default, and of what a default says nothing about."""
-_NAMES = {"device": '"window"', "rule": '"night"'}
+_EXAMPLES_OF: dict[tuple[str, str], str] = {
+    ("device", "address"): '"A4:C1:38:00:00:01"',
+    ("device", "name"): '"window"',
+    ("rule", "name"): '"night"',
+}
+"""Of one section's key."""
 
 
 def sample_config() -> str:
@@ -89,8 +93,8 @@ def _keys(section: type, of: list[Member], path: str) -> Iterator[str]:
 
 
 def _value(member: Member, path: str) -> str:
-    if member.name == "name" and path in _NAMES:
-        return _NAMES[path]
+    if (path, member.name) in _EXAMPLES_OF:
+        return _EXAMPLES_OF[path, member.name]
     is_empty = member.default is NO_DEFAULT or member.default == {}
     if is_empty and (member.default is NO_DEFAULT or member.name in _EXAMPLES):
         return _EXAMPLES[member.name]

@@ -7,6 +7,7 @@ Motes that are connected, local publishers and replays know their samples whole 
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -50,6 +51,15 @@ class Heard:
     """What needs no decoder: an object of JSON, a row of CSV."""
     measured: float | None = None
     """When it was measured, where that is known; else it is as old as what was heard."""
+
+
+def raw_of(heard: Heard) -> str:
+    """The bytes of what was heard, in hexadecimal: of an advert its service and manufacturer's data, as on the air."""
+    if heard.values is not None:
+        return json.dumps(dict(heard.values), separators=(",", ":")).encode().hex()
+    services = (b"\x16" + bytes.fromhex(uuid[4:8])[::-1] + data for uuid, data in heard.services.items())
+    makers = (b"\xff" + company.to_bytes(2, "little") + data for company, data in heard.manufacturers.items())
+    return b"".join(bytes([len(part)]) + part for part in (*services, *makers) if len(part) <= 0xFF).hex()
 
 
 @dataclass(frozen=True, slots=True)

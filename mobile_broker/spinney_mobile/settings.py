@@ -173,10 +173,12 @@ AnyAcquire = AcquireBle | AcquireMotes | AcquireMqtt | AcquireSerial | AcquireRe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device, by its address."""
+    """One device, by its address; or a Spinney mote, by its name."""
 
-    address: str
+    address: str | None = None
     """As `spinney mobile seen` shows it: a Bluetooth address, a topic, a port."""
+    mote: ClientName | None = None
+    """Instead of address: a mote's own name, whole. Passive scanners hear it of motes that advertise presence only."""
     name: str | None = None
     """The source's name; the address unless given."""
     allow: bool = True
@@ -204,7 +206,7 @@ class Devices:
     allow: Literal["known", "listed"] = "known"
     """known: all that a decoder understands; listed: only those with a [[device]], or by these patterns."""
     patterns: tuple[str, ...] = ()
-    """Addresses or names with * and ?, taken beside the listed ones."""
+    """Addresses or names with * and ?, taken beside the listed ones. In passive scans new motes by whole names only."""
     bindkeys: Path | None = None
     """A file of bind keys, as `spinney mote key` writes it, for encrypted adverts; only this user may read it."""
 

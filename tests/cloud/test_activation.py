@@ -21,11 +21,13 @@ from spinney_cloud.subscriptions import StoredSubscription, form_of
 from spinney_cloud.wanted_index import BLOCK, WantedIndex
 
 
-def stored(sid: str, text: str, *, enabled: bool = True, **options: Any) -> StoredSubscription:
+def stored(
+    sid: str, text: str | dict[str, Any], *, enabled: bool = True, start: int = 1, **options: Any
+) -> StoredSubscription:
     form = form_of(parse(text))
     return StoredSubscription(
-        tenant="default", owner="ana", sid=sid, source=text, start=1, created=0.0, kind=form.kind, normal=form.normal,
-        digest=form.digest, program=form.program, enabled=enabled, options=options,
+        tenant="default", owner="ana", sid=sid, source=text, start=start, created=0.0, kind=form.kind,
+        normal=form.normal, digest=form.digest, program=form.program, enabled=enabled, options=options,
     )  # fmt: skip
 
 
@@ -57,7 +59,7 @@ class World:
         assert not self.activations.has_work
         return self.told
 
-    def subscribe(self, sid: str, text: str, **more: Any) -> str:
+    def subscribe(self, sid: str, text: str | dict[str, Any], **more: Any) -> str:
         one = stored(sid, text, **more)
         self.activations.subscribe(one.key, one)
         self.settle()
@@ -151,6 +153,22 @@ def test_a_state_filter_that_is_not_proven_disjoint_looks_like_its_feed_to_older
     one = active[digest]
     assert (one["kind"], parse(one["subscription"]).to_text()) == ("content", "temp > 20")
     assert parse(one["state"]).to_text() == "WHEN temp > 20 UNTIL temp > 30"
+
+
+def test_one_more_subscription_of_a_state_has_its_bits_told_anew_r3() -> None:
+    world = World()
+    world.announce("b1", source("m1", temp={"min": 10, "max": 40}))
+    digest = world.subscribe("ana", "WHEN temp > 30 UNTIL temp <= 20", start=5)
+    assert world.active("b1")[digest]["start"] == 5
+    world.subscribe("ben", "WHEN temp > 30 UNTIL temp <= 20", start=9)
+    assert world.told == ["b1"]
+    assert world.active("b1")[digest]["start"] == 9
+    world.unsubscribe("ben")
+    assert world.told == []
+    content = world.subscribe("content", "temp > 30", start=11)
+    assert "start" not in world.active("b1")[content]
+    waits = world.subscribe("waits", {"when": "temp > 30", "until": "temp <= 20", "debounce": "5s"}, start=12)
+    assert "start" not in world.active("b1")[waits], "what it waits for would begin again for others"
 
 
 @pytest.mark.parametrize(

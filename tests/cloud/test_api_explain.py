@@ -141,9 +141,11 @@ def test_what_cannot_be_explained_is_refused_and_says_where(
     assert {name: told.get(name) for name in fields} == fields
 
 
-def dry(client: httpx.Client, subscription: Any, last: str = "1h") -> dict[str, Any]:
+def dry(client: httpx.Client, subscription: Any, last: str = "1h", **more: Any) -> dict[str, Any]:
     answer = client.post(
-        "/v1/subscriptions", params={"dry_run": 1, "last": last}, json={"sid": "dry", "subscription": subscription}
+        "/v1/subscriptions",
+        params={"dry_run": 1, "last": last},
+        json={"sid": "dry", "subscription": subscription, **more},
     )
     assert answer.status_code == 200, answer.text
     told: dict[str, Any] = answer.json()
@@ -155,6 +157,37 @@ def test_a_dry_run_delivers_what_matched(client: httpx.Client) -> None:
     assert [note["publication"]["temp"] for note in told["notifications"]] == [57, 58, 59]
     assert (told["readings"], told["count"], told["cut"]) == (ROWS, 3, [])
     assert {(note["sid"], note["why"]) for note in told["notifications"]} == {("dry", "match")}
+
+
+def test_a_dry_run_obeys_the_options_that_are_given_in_either_place(client: httpx.Client) -> None:
+    inside = dry(client, {"text": "temp >= 50", "max_per": "4/1h"})
+    beside = dry(client, "temp >= 50", options={"max_per": "4/1h"})
+    for told in (inside, beside):
+        assert [note["publication"]["temp"] for note in told["notifications"]] == [50, 51, 52, 53]
+        assert (told["count"], told["left_out"]) == (4, {"rate": 5, "held": 1})
+    limited = dry(client, {"text": "temp >= 50", "density": {"cell": 8, "at_most": "2/1h"}})
+    assert limited["count"] in (2, 4), "4 if an hour ended meanwhile"
+    assert limited["left_out"] == {"at_most": 10 - limited["count"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"subscription": "temp > 0", "options": {"max_per": "ten"}}, "max_per"),
+        ({"subscription": {"text": "temp > 0", "max_per": "ten"}}, "max_per"),
+        (
+            {"subscription": "WHEN temp > 1 UNTIL temp < 0", "options": {"density": {"cell": 8, "at_most": "1/5m"}}},
+            "at_most",
+        ),
+        ({"subscription": "temp > 0", "options": {"nothing": 1}}, "no such option: nothing"),
+    ],
+)
+def test_a_dry_run_refuses_options_as_a_subscription_does(
+    client: httpx.Client, body: dict[str, Any], named: str
+) -> None:
+    answer = client.post("/v1/subscriptions", params={"dry_run": 1}, json=body)
+    assert answer.status_code == 422
+    assert named in answer.json()["detail"]
 
 
 def test_a_dry_run_of_a_log_without_history_says_that_nobody_knows_what_is_missing(client: httpx.Client) -> None:

@@ -195,11 +195,11 @@ def test_too_many_alternatives_become_one_box_around_them() -> None:
 
 def test_many_alternatives_in_many_parts_stay_bounded() -> None:
     parts = [f"(a{number} > 1 OR b{number} > 1)" for number in range(30)]
-    start = time.perf_counter()
+    start = time.process_time()
     boxes, rest = split(parse_filter(" AND ".join(parts)))
     assert len(boxes) <= 256
     assert rest is not None
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_filter_on_more_attributes_than_a_box_can_name() -> None:

@@ -165,13 +165,8 @@ async def listening(
 @asynccontextmanager
 async def living(folder: Path, **settings: Any) -> AsyncIterator[tuple[Broker, LocalPort]]:
     """A broker without a cloud, and local life without a port."""
-    chosen = Settings(
-        name=US,
-        cloud=Cloud(url=None),
-        acquire=(AcquireBle(adapter="hci0"), AcquireMotes(adapter="hci0")),
-        data=folder,
-        **settings,
-    )
+    settings = {"acquire": (AcquireBle(adapter="hci0"), AcquireMotes(adapter="hci0")), **settings}
+    chosen = Settings(name=US, cloud=Cloud(url=None), data=folder, **settings)
     folder.mkdir(exist_ok=True)
     outbox = Outbox(folder / "outbox", chosen.outbox)
     outbox.open()

@@ -22,7 +22,7 @@ from spinney_cloud.announcements import Announcement, read_announcement
 from spinney_cloud.engine import Engine
 from spinney_cloud.records import Announced, Publications, RowLabel, SubscriptionChange, Tick
 from spinney_cloud.settings import Log, Settings
-from spinney_mobile.active import ActiveSet
+from spinney_mobile.active import ActiveFilter, ActiveSet
 from spinney_mobile.announcing import SETTLE_SECONDS, Announcer
 from spinney_mobile.cells import H3
 from spinney_mobile.deciding import Decider
@@ -157,7 +157,7 @@ class World:
         for n in range(len(self.brokers)):
             self.flush(n, FOREVER, 0)
         self.centre.start(index)
-        one = self.stored[index]
+        one = self.stored[index] = self.stored[index].started(self.at + 1)
         self._apply(SubscriptionChange(TENANT, one.key, one.to_json()))
         self.activations.subscribe(one.key, one)
         for broker in self.brokers:
@@ -340,8 +340,20 @@ class World:
                 continue
             desired = self.activations.brokers[broker.name].desired()
             items = json.loads(json.dumps([one.to_json() for one in desired.values()]))
+            before = broker.active.filters
             change = broker.active.apply((broker.active.epoch or 0) + 1, items, [], full=True)
+            self._renew(
+                broker, [one for one in change.added if one.digest in before and before[one.digest].start < one.start]
+            )
             broker.taking.change(change.added, change.dropped, broker.leases.known, self.clock)
+
+    def _renew(self, broker: MobileBroker, begun: Sequence[ActiveFilter]) -> None:
+        """One more subscription shares these: motes get their programs anew."""
+        for source in self.sources:
+            for one in begun:
+                if self.brokers[source.owner] is broker and one.digest in source.table:
+                    assert isinstance(one.subscription, StateSubscription)
+                    source.table[one.digest] = Evaluator(one.subscription)
 
     def _announce_here(self, source: str, *, over: bool) -> None:
         self.centre.announce(source, not over, self.now)

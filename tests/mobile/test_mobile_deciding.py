@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,34 @@ def test_a_state_filter_sends_what_sets_its_bit_and_nothing_between_s1() -> None
     world = Deciding(active("s", HOT))
     told = [world.bits(world.decide(temp=temp)) for temp in (24.0, 26.0, 27.0, 24.0, 22.0, 20.0, 23.0, 26.0)]
     assert told == [None, True, None, None, False, None, None, True]
+
+
+def test_when_one_more_subscription_shares_a_filter_its_bits_are_told_anew_r3() -> None:
+    world = Deciding(active("s", HOT))
+    world.decide(temp=26.0)
+    world.decider.change([replace(active("s", HOT), start=9)], [], ours("m1"))
+    assert [world.bits(world.decide(temp=temp)) for temp in (24.0, 27.0, 28.0)] == [None, True, None]
+    world.decider.change([replace(active("s", HOT), start=3)], [], ours("m1"))
+    assert world.bits(world.decide(temp=28.0)) is None
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_withheld_of_a_scope_is_told_to_a_subscription_that_shares_it_later_r3(restarts: bool) -> None:
+    once = active("s", f"{HOT} ONCE")
+    world = Deciding(once, m1=7, m2=7)
+    for source, temp in (("m1", 26.0), ("m2", 20.0), ("m2", 26.0)):
+        last = world.decide(source, temp=temp)
+    assert not last.labels, "it is withheld: the scope holds"
+    world.decider.change([replace(once, start=9)], [], ours("m1", "m2"))
+    if restarts:
+        kept = {key: value for key, value in world.decider.changes().items() if value is not None}
+        world.decider = Decider("pi", kept)
+        world.decider.change([replace(once, start=9)], [], ours("m1", "m2"))
+    told = world.decide("m2", temp=27.0).labels["s"]
+    assert (told.mark.source, told.mark.bit) == ("m2", True)
+    assert world.decide("m2", temp=20.0).labels, "of m1 the new one knows nothing: it must hear of all others"
+    assert world.decide("m1", temp=27.0).labels
+    assert not world.decide("m2", temp=27.0).labels
 
 
 def test_the_first_reading_with_enter_or_exit_true_goes_up_labelled_s2() -> None:

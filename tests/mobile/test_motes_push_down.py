@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -317,6 +318,21 @@ def test_what_a_mote_tells_of_a_filter_while_nobody_wants_it_is_not_missed_when_
             await until(lambda: broker.motes.counts["stray labels"] == 1)
             broker.motes.want(SOURCE, wanted(HOT, "temperature > 100"), epoch=1)
             await until(lambda: broker.bits(HOT) == [True, False])
+
+    on_air(tmp_path, play)
+
+
+def test_a_mote_tells_its_bits_anew_when_one_more_subscription_shares_their_filter_r3(tmp_path: Path) -> None:
+    async def play(scene: Scene) -> None:
+        scene.readings["temperature"] = 30.0
+        async with listening() as broker:
+            broker.motes.want(SOURCE, wanted(HOT), epoch=1)
+            await until(lambda: broker.bits(HOT) == [True])
+            broker.motes.want(SOURCE, {HOT: replace(wanted(HOT)[HOT], start=9)}, epoch=1)
+            await until(lambda: broker.bits(HOT) == [True, True])
+            broker.motes.want(SOURCE, {HOT: replace(wanted(HOT)[HOT], start=8)}, epoch=1)
+            scene.readings["temperature"] = 20.0
+            await until(lambda: broker.bits(HOT) == [True, True, False])
 
     on_air(tmp_path, play)
 

@@ -137,6 +137,20 @@ def test_a_subscription_is_explained_and_tried_on_the_last_hour(browser: Browser
         expect(page.locator("#outcome .complete")).to_contain_text("Complete: nothing that it would have been told")
 
 
+def test_a_dry_run_of_a_subscription_obeys_its_options_and_says_what_they_leave_out(
+    browser: Browser, running: Cloud
+) -> None:
+    asked = {"sid": "seldom", "subscription": "SO2 > 5", "options": {"max_per": "2/1h"}}
+    with running.client() as client:
+        client.post("/v1/subscriptions", json=asked).raise_for_status()
+        client.post("/v1/publications", json=[{"source": "s", "SO2": 6 + n} for n in range(5)]).raise_for_status()
+    with Visit(browser, running.url) as visit:
+        page = visit.open("subscriptions")
+        page.get_by_role("button", name="Dry run seldom").click()
+        expect(page.locator("#outcome")).to_contain_text("2 notifications it would have been")
+        expect(page.locator("#outcome")).to_contain_text("Left out by its options: 2 by rate, 1 held")
+
+
 def test_state_filters_tell_their_begin_and_end(browser: Browser, running: Cloud) -> None:
     subscribe(running, "hot", "WHEN heat > 25 UNTIL heat <= 22")
     with Visit(browser, running.url) as visit, running.client() as client:

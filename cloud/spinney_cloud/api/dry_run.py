@@ -19,6 +19,7 @@ from spinney.subscription_text import duration_seconds
 from ..completeness import Answer, Judge
 from ..completeness.answer import PAGE
 from ..completeness.reading import LOOKBACK_SECONDS, Saying, judge_of, log_sayings, tell
+from ..delivery_options import DEFAULT, DeliveryOptions
 from ..engine import Engine
 from ..names import LOG, log_subject
 from ..nats_log import Message, NatsLog, read_range
@@ -27,6 +28,7 @@ from ..notes import Notes
 from ..records import Publications, Record, RecordError, SubscriptionChange, Tick, decode
 from ..settings import Settings
 from ..subscriptions import Form, StoredSubscription
+from .dry_run_delivery import DryDelivery
 from .log_tail import range_since
 
 if TYPE_CHECKING:  # the lake's packages need not be there
@@ -58,6 +60,8 @@ class Replay:
     deadline: float
     judge: Judge | None = None
     """Told of all publications that are replayed from the log."""
+    delivery: DryDelivery | None = None
+    """None: all that is told would be delivered."""
     since: float | None = None
     until: float | None = None
     rows: int = 0
@@ -70,11 +74,21 @@ class Replay:
     cut: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, stored: StoredSubscription, settings: Settings, judge: Judge | None = None) -> Replay:
+    def of(
+        cls,
+        stored: StoredSubscription,
+        settings: Settings,
+        judge: Judge | None = None,
+        options: DeliveryOptions = DEFAULT,
+    ) -> Replay:
         """With nothing read yet."""
         engine = Engine(settings)
         engine.apply(SubscriptionChange(stored.tenant, stored.key, stored.to_json()), 0, 0.0)
-        return cls(engine, time.monotonic() + MAX_SECONDS, judge)
+        replay = cls(engine, time.monotonic() + MAX_SECONDS, judge)
+        if options != DEFAULT:
+            key = stored.tenant, stored.owner, stored.sid
+            replay.delivery = DryDelivery(key, options, settings, replay._deliver)
+        return replay
 
     @property
     def ended(self) -> bool:
@@ -138,20 +152,31 @@ class Replay:
         """What has fallen due since the last record."""
         if not self.ended:
             self._tell(Tick(), self.engine.sequence + 1, now)
+        if self.delivery is not None:
+            self.delivery.finish()
+        if len(self.kept) < self.count:
+            self.cut.append("notifications")
 
     def _tell(self, record: Record, sequence: int, at: float) -> None:
         for notes in self.engine.apply(record, sequence, at):
-            self.count += len(notes.notes)
-            self._keep(notes)
+            if self.delivery is not None:
+                self.delivery.take(notes)
+            else:
+                self._deliver_all(notes)
+        if self.delivery is not None:
+            self.delivery.run(at)
 
-    def _keep(self, notes: Notes) -> None:
-        room = MAX_NOTIFICATIONS - len(self.kept)
-        for told in encode_notes(notes, range(min(room, len(notes.notes)))):
-            if self.kept_bytes < MAX_NOTIFICATION_BYTES:
-                self.kept.append(told.payload)
-                self.kept_bytes += len(told.payload)
-        if len(self.kept) < self.count and "notifications" not in self.cut:
-            self.cut.append("notifications")
+    def _deliver_all(self, notes: Notes) -> None:
+        room = min(MAX_NOTIFICATIONS - len(self.kept), len(notes.notes))
+        for told in encode_notes(notes, range(room)):
+            self._deliver(told.payload)
+        self.count += len(notes.notes) - room
+
+    def _deliver(self, payload: bytes) -> None:
+        self.count += 1
+        if len(self.kept) < MAX_NOTIFICATIONS and self.kept_bytes < MAX_NOTIFICATION_BYTES:
+            self.kept.append(payload)
+            self.kept_bytes += len(payload)
 
     def result(self, form: Form, answer: Answer, after: int = 0, limit: int = PAGE) -> dict[str, Any]:
         """As the API tells it, with a page of the reasons why it may not be complete."""
@@ -163,6 +188,7 @@ class Replay:
             "until": self.until,
             "readings": self.rows + self.passed_over,
             "count": self.count,
+            "left_out": {} if self.delivery is None else dict(self.delivery.left_out),
             "notifications": [orjson.Fragment(payload) for payload in self.kept],
             "cut": self.cut,
             "completeness": answer.to_json(after, limit),
@@ -233,6 +259,7 @@ class Asked:
     last: str
     reasons_after: int = 0
     reasons_limit: int = PAGE
+    options: DeliveryOptions = DEFAULT
 
 
 async def dry_run(log: NatsLog, settings: Settings, asked: Asked) -> dict[str, Any]:
@@ -240,7 +267,7 @@ async def dry_run(log: NatsLog, settings: Settings, asked: Asked) -> dict[str, A
     now, tenant, form = time.time(), asked.tenant, asked.form
     since = now - duration_seconds(asked.last)
     judge = judge_of(form, since, now)
-    replay = Replay.of(private(tenant, asked.owner, asked.sid, form), settings, judge)
+    replay = Replay.of(private(tenant, asked.owner, asked.sid, form), settings, judge, asked.options)
     first, last_sequence, purged = await range_since(log, since)
     await _read_history(log, settings, asked, judge, last_sequence)
     if purged and not await asyncio.to_thread(

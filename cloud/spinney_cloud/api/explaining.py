@@ -23,11 +23,13 @@ MAX_CHARACTERS = 4 * 1024 * 1024
 """Of all explanations of one request together."""
 
 
-def read_subscription(source: str | dict[str, Any]) -> tuple[SubscriptionRequest, Form]:
-    """What it says and what follows from it; a Problem with line and column where it cannot be read."""
+def read_subscription(
+    source: str | dict[str, Any], beside: Mapping[str, Any] | None = None
+) -> tuple[SubscriptionRequest, Form]:
+    """What it says, with more members beside its own, and what follows from it; a Problem where it cannot be read."""
     names = source if isinstance(source, dict) else {}
     try:
-        request = read_request(source, owner=names.get("owner", ""), sid=names.get("id", ""))
+        request = read_request(source, beside, owner=names.get("owner", ""), sid=names.get("id", ""))
         return request, form_of(request.subscription)
     except SyntaxError as error:
         raise bad_subscription(error) from None

@@ -83,8 +83,9 @@ class SubscriptionBody(Given):
     options: dict[str, Any] = Field(
         default={},
         description="Delivery: max_per, digest, queue, drop, qos. `density`: how many sources of each H3 cell serve "
-        "(per_cell, cell, every), and for content subscriptions how much of each is delivered (cell, at_most). `on`: "
-        "`pipeline` leaves it to the Spark pipeline, which must be running; `broker` (default) to the matcher",
+        "(per_cell, cell, every), and for content subscriptions how much of each is delivered (cell, at_most). What is "
+        "said of delivery holds over MQTT and in dry runs; event streams carry every notification. `on`: `pipeline` "
+        "leaves it to the Spark pipeline, which must be running; `broker` (default) to the matcher",
         examples=[{"max_per": "10/min", "density": {"per_cell": 3, "cell": 8, "every": "5m", "at_most": "1/5m"}}],
     )
 
@@ -218,8 +219,12 @@ class DryRun(BaseModel):
     since: float | None = Field(description="The log's time of the first record that was replayed")
     until: float | None
     readings: int = Field(description="Publications that were replayed")
-    count: int = Field(description="Notifications there would have been")
-    notifications: list[dict[str, Any]] = Field(description="The first of them")
+    count: int = Field(description="Notifications that would have been delivered, each in a digest counted for itself")
+    left_out: dict[str, int] = Field(
+        description="Notifications that its options would have left out, by reason: at_most, rate (max_per), queue; "
+        "and held: those that would go out later"
+    )
+    notifications: list[dict[str, Any]] = Field(description="The first of those that would have been delivered")
     cut: list[Literal["time", "rows", "memory", "notifications", "retention"]] = Field(
         description="Which bounds ended it early"
     )

@@ -35,7 +35,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 async def notifications(
     request: Request, caller: Asking, api: Context, owner: Owner = None, last: EventId = None, after: After = None
 ) -> Response:
-    """Notifications of all one's subscriptions as they come."""
+    """All notifications of one's subscriptions as they come. Options of delivery are for MQTT: none is left out."""
     return _stream(request, api, caller, owner_of(caller, owner), None, last or after)
 
 
@@ -53,7 +53,7 @@ async def notifications_of_one(
     last: EventId = None,
     after: After = None,
 ) -> Response:
-    """Notifications of one subscription as they come."""
+    """All notifications of one subscription as they come. Options of delivery are for MQTT: none is left out."""
     owner = owner_of(caller, owner)
     await ask(api.log, "coordinator", "get", tenant=caller.tenant, owner=owner, sid=sid)  # 404 for what is not there
     return _stream(request, api, caller, owner, sid, last or after)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from ..completeness.answer import MAX_PAGE, MAX_REASONS, PAGE
+from ..delivery_options import DeliveryOptions, read_options
 from ..subscriptions import Form
 from .asks import ask
 from .auth import Caller, Right, needs
@@ -78,17 +79,17 @@ async def create(
     if dry_run_:
         return await _dry_run(
             api,
-            body.subscription,
-            lambda form: Asked(caller.tenant, owner, sid, form, last, reasons_after, reasons_limit),
+            body,
+            lambda form, options: Asked(caller.tenant, owner, sid, form, last, reasons_after, reasons_limit, options),
         )
     answer = await _put(api, caller, owner, sid, body, create=True)
     return reply(view(answer["subscription"]), 201, {"Location": f"/v1/subscriptions/{sid}"})
 
 
-async def _dry_run(api: Api, source: str | dict[str, Any], asked: Callable[[Form], Asked]) -> Response:
+async def _dry_run(api: Api, body: NewSubscription, asked: Callable[[Form, DeliveryOptions], Asked]) -> Response:
     async with api.slow_work.turn():
-        _, form = await asyncio.to_thread(read_subscription, source)
-        return reply(await dry_run(api.log, api.service.settings, asked(form)))
+        request, form = await asyncio.to_thread(read_subscription, body.subscription, _beside(body))
+        return reply(await dry_run(api.log, api.service.settings, asked(form, read_options(request.options))))
 
 
 @router.get("/subscriptions", response_model=SubscriptionPage, responses=problems(422))
@@ -148,9 +149,13 @@ async def put(body: SubscriptionBody, sid: Sid, caller: Asking, api: Context, ow
 async def _put(
     api: Api, caller: Caller, owner: str, sid: str, body: SubscriptionBody, *, create: bool
 ) -> dict[str, Any]:
-    given = body.model_dump(exclude={"sid"}, exclude_unset=True)  # what is not given may stand in the subscription
-    question = {"tenant": caller.tenant, "owner": owner, "sid": sid, "create": create, **given}
-    return await ask(api.log, "coordinator", "put", **question)
+    question = {"tenant": caller.tenant, "owner": owner, "sid": sid, "create": create}
+    return await ask(api.log, "coordinator", "put", **question, subscription=body.subscription, **_beside(body))
+
+
+def _beside(body: SubscriptionBody) -> dict[str, Any]:
+    """What is given beside the subscription; the rest may stand in it."""
+    return body.model_dump(exclude={"sid", "subscription"}, exclude_unset=True)
 
 
 @router.delete("/subscriptions/{sid}", status_code=204, responses=problems(404, 422))

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spinney import Label, Notification, StateFilter, StateSubscription, TopK, TopKSubscription, disjoint, parse
+from spinney import Label, Mark, Notification, StateFilter, StateSubscription, TopK, TopKSubscription, disjoint, parse
 from spinney.evaluator import may_be_upstream
 
 from .batch import Reading
@@ -116,8 +116,10 @@ class StateSubscribed(Subscribed):
         if not self._may_be_upstream:
             self.misplaced += 1
             return [] if reading is None else self.feed(reading, time, away)
-        for mark in label.marks():
-            self._is_labelled(mark.source, mark.order[0])
+        heard = self._heard(state, label)
+        if heard is None:
+            return []
+        label = heard
         if label.mark.bit is None and (reading is None or reading.late):
             return []
         notifications = state.take(label, None if reading is None else reading.publication, time)
@@ -153,6 +155,22 @@ class StateSubscribed(Subscribed):
         if reading.epoch is None or not self._may_be_upstream:
             return False
         return state.subscription.debounce > 0 or self._upstream.get(reading.id.source, -1) >= reading.epoch
+
+    def _heard(self, state: StateFilter, label: Label) -> Label | None:
+        """What of a label is of sources that have been heard of since this subscription began (rules R3, S3).
+
+        It may share its filter with others that began earlier. The first mark of each source comes with a reading.
+        """
+        if not label.silent:
+            self._is_labelled(label.mark.source, label.mark.order[0])
+        marks = [mark for mark in label.marks() if self._has_heard(state, mark)]
+        if not marks:
+            return None
+        return label if len(marks) == 1 + len(label.membership) else Label(marks[0], tuple(marks[1:]), label.silent)
+
+    def _has_heard(self, state: StateFilter, mark: Mark) -> bool:
+        source, epoch = mark.source, mark.order[0]
+        return self._upstream.get(source, -1) >= epoch or state.evaluator.state(source) is not None
 
     def _is_labelled(self, source: str, epoch: int) -> None:
         self._upstream[source] = max(epoch, self._upstream.get(source, epoch))

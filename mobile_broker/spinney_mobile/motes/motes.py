@@ -82,6 +82,10 @@ class Motes(Acquirer):
         """Told which filters' bits the mote of a source keeps from now on."""
         self.on_info: Callable[[MoteInfo], None] = lambda _: None
         """Told what a mote has said of itself, at each connection."""
+        self.on_name: Callable[[str, str], None] = lambda _, __: None
+        """Told before that what the mote at an address is called."""
+        self.on_forgotten: Callable[[str], None] = lambda _: None
+        """Told which source has no mote any more, so far as is known."""
         self.bit: Callable[[Digest, str, Value | None], bool | None] = lambda *_: None
         """Asked for the owner's bit of a source, which is 1 in no EACH value but this; None while it is not known."""
         self._identify = identify
@@ -105,6 +109,8 @@ class Motes(Acquirer):
         """Addresses."""
         self._due: dict[str, float] = {}
         """Addresses and since when, the first first."""
+        self._leaving: set[str] = set()
+        """Addresses of motes that are forgotten when their visit has ended."""
         self._visits: dict[str, asyncio.Task[None]] = {}
         self._running: dict[str, Visit] = {}
         self._wake = asyncio.Event()
@@ -157,7 +163,7 @@ class Motes(Acquirer):
             return
         before = self._wanted.get(source, wanted)
         self._wanted[source] = wanted
-        if gone := before.filters.keys() - filters.keys():
+        if gone := {digest for digest, one in before.filters.items() if _begins_again(one, filters.get(digest))}:
             self._gone.setdefault(source, set()).update(gone)
         mote = self._of(source)
         if mote is not None:
@@ -175,19 +181,29 @@ class Motes(Acquirer):
 
     async def identify_again(self) -> None:
         """Settings have changed: what they call otherwise, or give other attributes, is met anew, or no more."""
-        others = [mote for mote in self._motes.values() if self._identify(mote.address, mote.called) != mote.identity]
-        for mote in others:
-            self.release(mote.source)
-            if (visit := self._visits.get(mote.address)) is not None:
-                visit.cancel()
-        while visits := [self._visits[mote.address] for mote in others if mote.address in self._visits]:
+        for address in list(self._motes):
+            self.identify(address)
+        while visits := [self._visits[address] for address in self._leaving]:
             await asyncio.wait(visits)
-        for mote in others:
+
+    def identify(self, address: str) -> None:
+        """The same of the mote at one address, which is forgotten when its visit has ended."""
+        mote = self._motes.get(address)
+        if mote is None or address in self._leaving or self._identify(address, mote.called) == mote.identity:
+            return
+        self.release(mote.source)
+        visit = self._visits.get(address)
+        if visit is None:
             self._forget(mote)
+        else:
+            self._leaving.add(address)
+            visit.cancel()
 
     def _forget(self, mote: Mote) -> None:
-        self._wanted.pop(mote.source, None)
-        self._sources.pop(mote.source, None)
+        if self._sources.get(mote.source) == mote.address:
+            self._wanted.pop(mote.source, None)
+            del self._sources[mote.source]
+            self.on_forgotten(mote.source)
         self._motes.pop(mote.address, None)
         self._due.pop(mote.address, None)
         self._unplanned.pop(mote.address, None)
@@ -247,6 +263,9 @@ class Motes(Acquirer):
 
     def told(self, mote: Mote, info: Info) -> None:
         """The mote has said what it is."""
+        self.on_name(mote.address, info.name)
+        if mote.address in self._leaving:
+            return
         if mote.told(info):
             self.replan(mote)
         if not mote.is_closed:
@@ -386,6 +405,9 @@ class Motes(Acquirer):
         """Whatever a mote, or what its samples bring about, raises ends this connection only."""
         del self._visits[mote.address]
         self._wake.set()
+        if mote.address in self._leaving:
+            self._leaving.remove(mote.address)
+            self._forget(mote)
         if task.cancelled():
             return
         now, error = self.steady(), task.exception()
@@ -433,3 +455,8 @@ class Motes(Acquirer):
     def connected(self) -> int:
         """Motes that are connected to at this moment."""
         return len(self._running)
+
+
+def _begins_again(before: ActiveFilter, after: ActiveFilter | None) -> bool:
+    """Whether the bits of a filter mean nothing any more: nobody wants it, or one more subscription begins with it."""
+    return after is None or after.start > before.start

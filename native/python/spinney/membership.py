@@ -50,6 +50,12 @@ class OwnerFilter:
         """A source has come, with a new epoch: nothing is known of its bit (rule S2)."""
         self.evaluator.forget(source)
 
+    def begin_again(self) -> None:
+        """One more subscription shares it from now on: no bit is known, and of each source the next mark goes up."""
+        for source in list(self.evaluator.sources()):
+            self.evaluator.forget(source)
+        self.membership.begin_again()
+
     def release(self, source: str) -> Label | None:
         """Give a source up; the silent label to send before that, if something was withheld."""
         self.evaluator.forget(source)
@@ -110,6 +116,8 @@ class Membership:
         """Marks of sources that there was no room for; they all went up."""
         self._now = _View(subscription)
         self._told = _View(subscription)
+        self._unheard: set[str] = set()
+        """Sources of which a subscription that began later has heard nothing."""
         # Reordering is by the time of every label (rule S5), and what is undecided is decided by every bit (rule S2).
         has_scopes = subscription.once or subscription.each is not None
         self._withholds = has_scopes and not subscription.reorder and disjoint(subscription.enter, subscription.exit)
@@ -126,10 +134,25 @@ class Membership:
             return Label(mark)
         left = self._now.scopes(mark.source)
         scopes = left | self._now.put(mark)
-        if known is not None and self._withholds and all(self._now.holds(s) == self._told.holds(s) for s in scopes):
+        is_heard = known is not None and not self._has_unheard(mark.source, scopes)
+        if is_heard and self._withholds and all(self._now.holds(s) == self._told.holds(s) for s in scopes):
             self.withheld += 1
             return None
+        self._unheard.discard(mark.source)
         return self._tell(mark, scopes, silent=False)
+
+    def _has_unheard(self, source: str, scopes: Iterable[str]) -> bool:
+        """Whether some subscription may know less of these scopes than what was told."""
+        if not self._unheard:
+            return False
+        return not self._unheard.isdisjoint({source}.union(*(self._in(scope) for scope in scopes)))
+
+    def _in(self, scope: str) -> set[str]:
+        return self._now.sources(scope) | self._told.sources(scope)
+
+    def begin_again(self) -> None:
+        """Of each source the next mark goes up, and until then all marks of the scopes that it is in."""
+        self._unheard = set(self._now.marks)
 
     def release(self, source: str) -> Label | None:
         """Forget a source; the silent label to send first, if the cloud would otherwise go on from what is not so."""
@@ -141,6 +164,7 @@ class Membership:
             label = self._tell(mark, self._now.scopes(source), silent=True)
         self._now.drop(source)
         self._told.drop(source)
+        self._unheard.discard(source)
         return label
 
     def _is_relied_on(self, mark: Mark) -> bool:
@@ -166,7 +190,7 @@ class Membership:
             if scope in seen:
                 continue
             seen.add(scope)
-            for found in (self._now.sources(scope) | self._told.sources(scope)) - sources:
+            for found in self._in(scope) - sources:
                 sources.add(found)
                 waiting.extend(self._told.scopes(found))
         return sources
@@ -182,12 +206,16 @@ class Membership:
     def source_snapshot(self, source: str) -> list[Any] | None:
         """What is known of one source, and what has been told of it; None for nothing."""
         now, told = self._now.marks.get(source), self._told.marks.get(source)
-        return None if now is None or told is None else [now.to_json(), told.to_json()]
+        if now is None or told is None:
+            return None
+        return [now.to_json(), told.to_json(), *([False] if source in self._unheard else [])]
 
-    def restore_source(self, now: Any, told: Any) -> None:
+    def restore_source(self, now: Any, told: Any, is_heard: bool = True) -> None:
         """Know of a source, and have told of it, what gave this snapshot."""
         self._now.put(Mark.from_json(now))
         self._told.put(Mark.from_json(told))
+        if not is_heard:
+            self._unheard.add(Mark.from_json(now).source)
 
     def snapshot(self) -> dict[str, Any]:
         """All of it, as objects that json.dumps takes."""
@@ -196,6 +224,7 @@ class Membership:
             "version": 1,
             "now": self._now.to_json(),
             "told": self._told.to_json(),
+            "unheard": sorted(self._unheard),
             "counts": [self.withheld, self.ignored, self.beyond],
         }
 
@@ -204,6 +233,7 @@ class Membership:
         check_snapshot(snapshot, "membership", 1)
         self._now.become(snapshot["now"])
         self._told.become(snapshot["told"])
+        self._unheard = set(snapshot.get("unheard", ()))
         self.withheld, self.ignored, self.beyond = snapshot["counts"]
 
 

@@ -141,13 +141,15 @@ function tree(part) {
     part.parts?.length ? h("ul", { class: "parts" }, part.parts.map(tree)) : null);
 }
 
-async function dryRun(text, where = refused) {
+async function dryRun(text, where = refused, options = {}) {
   outcome("hourglass_empty", "Replaying the last hour", h("p", {}, "A moment."));
   try {
-    const told = await api("POST", "/v1/subscriptions?dry_run=true&last=1h", { subscription: text });
+    const told = await api("POST", "/v1/subscriptions?dry_run=true&last=1h", { subscription: text, options });
+    const omitted = Object.entries(told.left_out).map(([reason, many]) => `${count(many)} ${reason === "held" ? "" : "by "}${reason}`).join(", ");
     const since = told.since ? `${count(told.readings)} readings since ${at(told.since)}` : "no reading in the last hour";
     outcome("history", `${count(told.count)} ${told.count === 1 ? "notification" : "notifications"} it would have been`,
       h("p", { class: "note" }, since + (told.cut.length ? ` (cut short: ${told.cut.join(", ")})` : "")),
+      omitted ? h("p", { class: "note" }, `Left out by its options: ${omitted}`) : null,
       complete(told.completeness),
       h("ul", { class: "notes" }, told.notifications.slice(-SHOWN).reverse().map((one) => note({ ...one, sid: "it" }))), left(told.count - Math.min(SHOWN, told.notifications.length)));
   } catch (error) {
@@ -214,7 +216,7 @@ function row(one) {
       h("code", { class: "said" }, text)),
     h("div", { class: "row-acts" },
       button("Explain", () => explain(one.subscription, trouble)),
-      button("Dry run", () => dryRun(one.subscription, trouble)),
+      button("Dry run", () => dryRun(one.subscription, trouble, one.options)),
       one.enabled ? button("Disable", () => act("POST", "/disable")) : button("Enable", () => act("POST", "/enable")),
       button("Delete", (event) => sure(event.currentTarget, () => act("DELETE")), "danger")));
 }
