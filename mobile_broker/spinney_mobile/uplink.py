@@ -25,6 +25,7 @@ from .batches import Batches, Refused
 from .connection import LoopConnection
 from .credentials import check_authority, check_certificate, password_of
 from .dead_letters import DeadLetters
+from .fetching import Fetches
 from .health_report import HealthReport
 from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
@@ -93,8 +94,13 @@ class Uplink:
         self._activations = activations
         self._leases = leases
         self._dead = dead_letters
+        self.fetches = Fetches(lambda: self._batches.max_payload)
         self._presence = Presence(
-            lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along, self.health
+            lambda: activations.have,
+            lambda: activations.is_lost,
+            lambda: leases.wanted,
+            lambda now: {**self.tally.along(now), **self.fetches.along()},
+            self.health,
         )
         self._withdrawals = Withdrawals(outbox.state(), outbox.keep)
         self._batches = Batches(outbox, leases, secrets.token_urlsafe(6))
@@ -231,6 +237,7 @@ class Uplink:
         self._withdrawals.opened()
         self.tally.opened(now)
         self.reports.opened()
+        self.fetches.opened()
         self._batches.opened(now)
 
     def lost(self, reason: str) -> None:
@@ -265,6 +272,9 @@ class Uplink:
             self.counts.batches += 1
             self.counts.bytes_sent += len(message.payload)
             return now  # events first: between two batches others have their turn
+        if (part := self.fetches.next(self._presence.session)) is not None:
+            connection.publish(self._access.topic("ann"), self._batches.packing.text(part), at_most_once=True)
+            return now
         dues = (self._batches.due(now), self._presence.due, self.tally.due, self.reports.due, self._withdrawals.due)
         return min((due for due in dues if due is not None), default=None)
 
@@ -333,6 +343,8 @@ class Uplink:
             self._answered(reply)
         if reply.get("request") == "unpub":
             self._withdrawals.replied(reply)
+        if "fetch" in reply:
+            self.fetches.asked(reply["fetch"])
         before = self._batches.max_payload
         stored, refusals = self._batches.told(reply, time.monotonic())
         self.counts.stored += len(stored)
@@ -347,6 +359,7 @@ class Uplink:
         before = self._presence.error
         taken = self._presence.replied(reply)
         self.reports.replied(reply, time.monotonic())
+        self.fetches.answered(reply)
         if taken is not None:
             self.on_announced(taken)
         if self._presence.error not in (None, before):
