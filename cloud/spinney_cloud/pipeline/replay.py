@@ -15,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 
 from ..engine import Engine
+from ..fetch.placing import Given
 from ..notes import Note, Notes
 from ..records import Publications, Tick
 from ..settings import Settings
 from ..subscriptions import Form, StoredSubscription
 from .decode import flat
 from .lake import Lake
-from .replay_rows import Given, Wanted, given, newest_arrival, other_records, tables
+from .replay_rows import Wanted, given, newest_arrival, other_records, tables
 
 OWNER, SID = "replay", "replay"
 """Of the subscription, where it has no others."""
