@@ -190,14 +190,18 @@ class Answer:
 
     def parts(self) -> list[bytes]:
         """Its messages, but for the session."""
-        bodies: list[tuple[bytes, Mapping[str, float]]] = [(b",".join(part), {}) for part in self._parts if part]
-        bodies += [(b"", whole) for whole in _in_parts(self._whole, self._part_bytes)]
+        wholes = list(_in_parts(self._whole, self._part_bytes))
+        bodies = [(b",".join(part), dict[str, float]()) for part in self._parts]
+        if self._size + len(_json(wholes[0])) <= self._part_bytes:
+            bodies[-1] = (bodies[-1][0], wholes.pop(0))
+        bodies += [(b"", whole) for whole in wholes]
         last = len(bodies) - 1
         found = []
         for at, (readings, whole) in enumerate(bodies):
-            head = {"id": self._question.id, "part": at, "more": at < last}
-            more = {**({"whole": whole} if whole else {}), **({"cut": True} if self._is_cut and at == last else {})}
-            found.append(_json({**head, **more})[:-1] + b',"readings":[' + readings + b"]}")
+            item: dict[str, Any] = {"id": self._question.id, "part": at, "more": at < last}
+            item |= {"whole": whole} if whole else {}
+            item |= {"cut": True} if self._is_cut and at == last else {}
+            found.append(_json(item)[:-1] + b',"readings":[' + readings + b"]}")
         return found
 
 
