@@ -187,7 +187,7 @@ class MqttIntake:
         self._requests.put(topic.client, _request(topic, sender.tenant, payload), stored)
 
     def _announcement(self, client: str, payload: bytes) -> tuple[bytes, dict[str, Any]]:
-        """As JSON, and read. Who packs announcements reads packed activations; whose session begins hears our limits."""
+        """As JSON, and read. Who packs announcements reads packed activations; a new session hears our limits."""
         packed = is_packed(payload)
         if packed:
             payload = unpack_text(payload)

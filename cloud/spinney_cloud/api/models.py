@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..completeness.answer import Why
-from ..fetch.fetching import LONGEST_SECONDS
+from ..fetch.fetching import DEFAULT_SECONDS, LONGEST_SECONDS
 from .errors import RefusedRow
 
 MAX_TEXT = 256 * 1024
@@ -234,6 +234,40 @@ class Fetched(BaseModel):
     brokers: list[FetchedBroker]
     not_named: int = Field(description="Brokers that were not asked, beyond those that are named")
     text: str = Field(description="In words")
+
+
+class FetchBody(Given):
+    """A subscription, and the time within which mobile brokers have taken what is asked for."""
+
+    subscription: SubscriptionSource
+    since: Instant
+    until: Instant | None = Field(default=None, description="Epoch seconds; null: now")
+    seconds: Annotated[
+        float, Field(gt=0, le=LONGEST_SECONDS, strict=False, description="How long to wait for mobile brokers")
+    ] = DEFAULT_SECONDS
+
+
+class AskedBroker(FetchedBroker):
+    """The same with its parts in words."""
+
+    error: str | None = Field(description="Why it gave no answer")
+    why_not: str | None = Field(description="Why it was not asked")
+
+
+class FetchedReadings(BaseModel):
+    """What mobile brokers had held back and still had, because it is valid."""
+
+    tenant: str
+    asked_at: float = Field(description="The log's time")
+    readings: list[tuple[float, int | None, str, dict[str, Any]]] = Field(
+        description="The log's time at which each was taken, the epoch of its lease, its broker, and the publication"
+    )
+    claims: list[tuple[str, str, float, float]] = Field(
+        description="Brokers and sources of which all that was held back from some time to another is here"
+    )
+    brokers: list[AskedBroker]
+    not_named: int = Field(description="Brokers that were not asked, beyond those that are named")
+    refused: int = Field(description="Readings that were not the broker's own, or not asked for")
 
 
 class DryRun(BaseModel):

@@ -95,10 +95,12 @@ class Fetched:
         asked = [one for one in self.brokers if one.why_not is None]
         if not self.brokers:
             return "Nothing was fetched: no mobile broker may have held back what it asks for."
-        said = [f"{self.count:,} readings were fetched from {len(asked):,} mobile brokers"]
+        said = [f"{_counted(self.count, 'reading')} fetched from {_counted(len(asked), 'mobile broker')}"]
         said += [one.text for one in self.brokers if one.why_not or one.error or not one.is_answered or one.is_cut]
+        if self.unused:
+            said.append(f"{self.unused:,} more are not in the answer, for it was cut short")
         if self.not_named:
-            said.append(f"{self.not_named:,} more were not asked")
+            said.append(f"{self.not_named:,} more brokers were not asked")
         return "; ".join(said) + "."
 
     def to_json(self) -> dict[str, Any]:
@@ -123,6 +125,10 @@ class Fetched:
             "not_named": self.not_named,
             "refused": self.refused,
         }
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def read_fetched(item: Mapping[str, Any]) -> Fetched:
