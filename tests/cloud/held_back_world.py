@@ -496,12 +496,9 @@ class World:
 
     def claims(self, until: float) -> list[Claim]:
         """Since when brokers say that they have all that they stopped, by chance; not of what motes may hold back."""
-        found = []
-        for broker in self.brokers:
-            for mote in broker.motes:
-                if not any(one.commits for one in broker.motes) and self.random.random() < 0.8:
-                    found.append(Claim(broker.name, mote.name, self.random.uniform(-SECONDS, until), until))
-        return found
+        sources = [(broker.name, mote.name) for broker in self.brokers for mote in broker.motes if not _commits(broker)]
+        chosen = [one for one in sources if self.random.random() < 0.8]
+        return [Claim(*one, self.random.uniform(-SECONDS, until), until) for one in chosen]
 
     def fetched(self, claims: Iterable[Claim]) -> set[int]:
         """What brokers have by these claims: what would have come since."""
@@ -518,6 +515,10 @@ class World:
         for _ in range(count):
             since = self.random.uniform(5, SECONDS - 200)
             yield self.random.choice(NARROW), since, self.random.uniform(since + 120, SECONDS)
+
+
+def _commits(broker: Broker) -> bool:
+    return any(mote.commits for mote in broker.motes)
 
 
 def tests_of(filters: Mapping[str, Active]) -> list[Callable[[Mapping[str, Any]], bool]]:

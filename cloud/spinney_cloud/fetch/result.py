@@ -48,10 +48,9 @@ class FetchedBroker:
         """In words."""
         if self.why_not is not None:
             return f"{self.client} was not asked: {self.why_not}"
-        if self.error is not None:
-            return f"{self.client} did not answer: {self.error}"
         if not self.is_answered:
-            return f"{self.client} did not answer in time" + (f"; {self.readings} came" if self.readings else "")
+            why = " in time" if self.error is None else f": {self.error}"
+            return f"{self.client} did not answer{why}" + (f"; {self.readings} came" if self.readings else "")
         return f"{self.client} had {self.readings}" + ("; there was no room for more" if self.is_cut else "")
 
     def to_json(self) -> dict[str, Any]:
