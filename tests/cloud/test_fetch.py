@@ -11,7 +11,7 @@ import pytest
 from clouds import Cloud
 from fetch_kit import asking, broker, dry, held, metric, values
 from gateway_kit import run, until
-from security_kit import REAL
+from security_kit import KINDS, REAL, Guarded, password
 
 from spinney_cloud.names import LOG, REQUESTS
 from spinney_cloud.nats_log import NatsLog
@@ -269,5 +269,39 @@ def test_a_gateway_that_dies_meanwhile_costs_an_answer_and_no_more(cloud: Cloud)
                 return bool((await again)["count"] == 1)
 
             await until(works, "the next gateway to pass answers on")
+
+    run(test())
+
+
+# ---- tenants, and what users may
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """With users, on each MQTT server as it is set up."""
+    with Guarded(tmp_path_factory.mktemp("guarded"), request.param) as guarded:
+        yield guarded
+
+
+def test_a_tenant_asks_its_own_brokers_and_only_they_can_answer(guarded: Guarded) -> None:
+    async def test() -> None:
+        port = guarded.mqtt_port
+        users = {name: {"user": name, "password": password(name)} for name in ("mob", "eve")}
+        async with broker(port, "mob", "m1", **users["mob"]) as mob, broker(port, "eve", "m1", **users["eve"]) as eve:
+            run_ = asking(guarded.cloud, "co2 > 100", auth=("ops", password("ops")))
+            question = await mob.next_question()
+            await eve.answer(question["id"], held("m1", 666))
+            await until(lambda: eve.refused, "a refusal")
+            await mob.answer(question["id"], held("m1", 110))
+            told = await run_
+            assert values(told) == [110]
+            assert [one["broker"] for one in told["fetched"]["brokers"]] == ["mob"]
+            run_ = asking(guarded.cloud, "co2 > 100", auth=("olga", password("olga")))
+            question = await eve.next_question()
+            await mob.answer(question["id"], held("m1", 666))
+            await eve.answer(question["id"], held("m1", 120))
+            assert values(await run_) == [120]
+            assert (len(mob.asked), len(eve.asked)) == (1, 1)
+            await dry(guarded.cloud, "co2 > 100", status=403, auth=("pat", password("pat")))
 
     run(test())
