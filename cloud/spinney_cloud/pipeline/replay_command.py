@@ -133,9 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="why it may not be complete: at most so many of them",
     )
-    add_fetch_options(parser)
     parser.add_argument("--master", help="Spark's, if it is not to run here; spark://, k8s://, sc://")
     parser.add_argument("--explain", action="store_true", help="only say what would be read, and how")
+    add_fetch_options(parser)
     return parser
 
 
