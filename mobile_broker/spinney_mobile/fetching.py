@@ -81,7 +81,7 @@ class Stopped:
 
 
 class Fetches:
-    """Of one uplink: `asked`, then `next` until it is None."""
+    """Of one uplink: `offer` says that it can be `asked`; then `next` until it is None."""
 
     def __init__(self, max_payload: Callable[[], int]) -> None:
         self.look: Callable[[Question], Stopped] | None = None
@@ -107,10 +107,12 @@ class Fetches:
         members = reply.get("members")
         self._is_known = reply.get("ok") is True and isinstance(members, list) and MEMBER in members
 
-    def along(self) -> Mapping[str, Any]:
-        """What an announcement says of this."""
-        self._is_told = self._is_known
-        return {MEMBER: True} if self._is_known else {}
+    def offer(self, session: str) -> bytes | None:
+        """That this broker can be asked, once on a link."""
+        if self._is_told or not self._is_known:
+            return None
+        self._is_told = True
+        return _json({"session": session, MEMBER: True})
 
     def asked(self, item: Any) -> None:
         """A question of the cloud's. What makes no sense is answered so, if it has an id."""
@@ -130,10 +132,7 @@ class Fetches:
             self._parts += answer.parts()
 
     def next(self, session: str) -> bytes | None:
-        """What is to be said now."""
-        if self._is_known and not self._is_told:
-            self._is_told = True
-            return _json({"session": session, MEMBER: True})
+        """The next part of an answer, if there is one."""
         if not self._parts:
             return None
         return b'{"session":%b,"fetched":%b}' % (_json(session), self._parts.popleft())

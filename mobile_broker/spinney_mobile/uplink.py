@@ -96,11 +96,7 @@ class Uplink:
         self._dead = dead_letters
         self.fetches = Fetches(lambda: self._batches.max_payload)
         self._presence = Presence(
-            lambda: activations.have,
-            lambda: activations.is_lost,
-            lambda: leases.wanted,
-            lambda now: {**self.tally.along(now), **self.fetches.along()},
-            self.health,
+            lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along, self.health
         )
         self._withdrawals = Withdrawals(outbox.state(), outbox.keep)
         self._batches = Batches(outbox, leases, secrets.token_urlsafe(6))
@@ -288,6 +284,8 @@ class Uplink:
             connection.publish(self._access.topic("ann"), packing.text(tally))
         if (report := self.reports.next(self._presence.session, now)) is not None:
             connection.publish(self._access.topic("ann"), packing.text(report))
+        if (offer := self.fetches.offer(self._presence.session)) is not None:
+            connection.publish(self._access.topic("ann"), packing.text(offer))
 
     def _unanswered(self) -> None:
         self.counts.resent += 1

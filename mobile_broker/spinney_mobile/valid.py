@@ -35,9 +35,7 @@ class Valid:
         limit: int = MAX_KEPT,
         on_gone: Callable[[str, float], object] = lambda _source, _taken: None,
     ) -> None:
-        """`on_gone` is told of each publication that is not kept, or not any longer: its source, and when it was taken.
-        What goes up after all is not among them.
-        """
+        """`on_gone` is told of what is not kept, or not any longer: its source, and when it was taken."""
         self.dropped = 0
         """Valid publications that there was no room for."""
         self._limit = limit
@@ -70,16 +68,17 @@ class Valid:
         for id in [id for id, one in self._kept.items() if one.publication["source"] == source]:
             self._leave(id)
 
-    def _leave(self, id: str) -> None:
+    def _leave(self, id: str) -> Kept:
         one = self._kept.pop(id)
         self._on_gone(one.publication["source"], one.taken)
+        return one
 
     def wanted_by(self, added: Iterable[ActiveFilter], now: float) -> list[Kept]:
         """What newly active content feeds want of it, which goes up now."""
         tests = [compile_filter(one.feed) for one in added if one.kind == "content"]
         self._expire(now)
         found = [id for id, one in self._kept.items() if any(test(one.publication) for test in tests)]
-        return [self._kept.pop(id) for id in found]
+        return [self._leave(id) for id in found]
 
     def matching(self, test: Callable[[Mapping[str, Any]], bool], now: float) -> Iterator[Kept]:
         """What is kept and valid, the oldest first. It stays."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from deciding_kit import NOW, Edge, sample
+from deciding_kit import NOW, Edge, active, sample
 
 from spinney_mobile import fetching, whole
 from spinney_mobile.fetching import Fetches, Question, QuestionError, Stopped, read_question
@@ -152,17 +152,13 @@ def test_only_a_cloud_that_asks_such_questions_is_told_that_it_may_once_on_each_
     fetches = Bench().fetches
     for reply in ({"ok": True}, {"ok": True, "members": ["health"]}, {"ok": False, "members": ["fetch"]}):
         fetches.answered(reply)
-        assert fetches.next("s1") is None
-        assert fetches.along() == {}
-    fetches.answered({"ok": True, "members": ["health", "fetch"]})
-    assert fetches.next("s1") == b'{"session":"s1","fetch":true}'
-    assert fetches.next("s1") is None
-    assert fetches.along() == {"fetch": True}
-    fetches.opened()
-    assert fetches.along() == {}
-    fetches.answered({"ok": True, "members": ["fetch"]})
-    assert fetches.along() == {"fetch": True}
-    assert fetches.next("s2") is None, "the announcement has said it"
+        assert fetches.offer("s1") is None
+    for session in ("s1", "s2"):
+        fetches.opened()
+        assert fetches.offer(session) is None
+        fetches.answered({"ok": True, "members": ["health", "fetch"]})
+        assert fetches.offer(session) == b'{"session":"%b","fetch":true}' % session.encode()
+        assert fetches.offer(session) is None
 
 
 # ---- what must not be told
@@ -245,8 +241,16 @@ def gone_as_forgotten(bench: Bench) -> None:
     bench.edge.taking.valid.forget("m1")
 
 
+def gone_up_late(bench: Bench) -> None:
+    """It comes later than it would have: an answer about the time before has it nowhere."""
+    bench.take(20)
+    bench.edge.taking.change([active("f", "temp > 10")], [], bench.edge.leases.known, bench.now)
+    bench.edge.taking.change([], ["f"], bench.edge.leases.known, bench.now)
+
+
 GONE: list[Callable[[Bench], None]] = [
     gone_by_expiry, gone_at_once, gone_by_withdrawal, gone_to_another, gone_for_want_of_room, gone_as_forgotten,
+    gone_up_late,
 ]  # fmt: skip
 
 

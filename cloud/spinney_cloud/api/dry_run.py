@@ -145,6 +145,7 @@ class Replay:
         for item in () if self.placing is None else due(self.placing):
             assert isinstance(item.record, Publications)
             self.since = item.arrival if self.since is None else self.since
+            self.until = max(item.arrival, self.until or item.arrival)
             self.rows += 1
             self.bytes_read += len(item.record.rows)
             self._tell(item.record, item.sequence, item.arrival)

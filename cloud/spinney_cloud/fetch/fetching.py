@@ -157,7 +157,7 @@ class Fetching:
         why = self._take(said["tenant"], said["client"], said["id"], payload)
         self._counts.labels("taken" if why is None else "refused").inc()
         if why is not None:
-            logger.warning("an answer of %s is refused: %s", said["client"], why)
+            logger.debug("an answer of %s is refused: %s", said["client"], why)
         return orjson.dumps({"ok": True} if why is None else {"ok": False, "error": why})
 
     def _take(self, tenant: str, client: str, id: str, payload: bytes) -> str | None:

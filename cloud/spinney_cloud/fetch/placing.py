@@ -132,7 +132,7 @@ class Placing:
 
     def give_up(self) -> None:
         """The log could not be looked at, or the answer ends here: what is left is in no answer."""
-        self._fetched.unused = len(self._fetched.readings) if self._due is None else len(self._due)
+        self._fetched.unused += len(self._fetched.readings) if self._due is None else len(self._due)
         self._due = deque()
 
 
