@@ -17,7 +17,7 @@ from spinney_cloud.settings import Coordinator, Settings
 from spinney_cloud.subscriptions import form_of
 
 NO2 = {"NO2": {"min": 0, "max": 400, "unit": "ug/m3"}}
-ANNOUNCED = {"request": "ann", "ok": True, "session": "s1", "members": ["health"], "reports": 1}
+ANNOUNCED = {"request": "ann", "ok": True, "session": "s1", "members": ["health", "fetch"], "reports": 1}
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
