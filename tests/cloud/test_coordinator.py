@@ -333,7 +333,7 @@ def test_a_source_that_was_due_and_is_silent_gives_way_and_a_restart_forgets_not
     async def work() -> None:
         async with Kit(nats) as kit:
             answer = await kit.announce("b1", said("m1", place=PLACE, health=code(0)))
-            assert answer["members"] == ["health"]
+            assert answer["members"] == ["health", "fetch"]
             await kit.announce("b2", said("m2", place=PLACE, health=code(0, 0.5)))
             await kit.subscribe("ana", "a", DENSE)
             await until(lambda: kit.active("b1"))

@@ -76,6 +76,8 @@ def test_what_could_not_be_looked_at_is_in_no_answer_and_counted() -> None:
     placing.give_up()
     assert list(joined([record(1, 10.0, ("b", 1, 1))], placing)) == [record(1, 10.0, ("b", 1, 1))]
     assert (what.unused, what.count) == (2, 0)
+    placing.give_up()
+    assert what.unused == 2, "an answer may be cut short for more than one reason"
 
 
 def test_an_answer_that_ends_early_says_how_many_it_lacks() -> None:

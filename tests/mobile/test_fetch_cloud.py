@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from spinney_cloud.nats_log import NatsLog
 from spinney_cloud.service import read_run
 from spinney_mobile import announcing, fetching, reports
 from spinney_mobile.samples import Sample
-from spinney_mobile.settings import Rule
+from spinney_mobile.settings import AcquireMotes, Rule
 
 pytestmark = pytest.mark.slow
 
@@ -123,6 +124,10 @@ def test_what_is_all_there_is_complete_and_what_is_not_is_not(cloud: Cloud, tmp_
                 assert (found["count"], found["completeness"]["verdict"]) == (count, verdict), text
                 without = await fetch(cloud, text, last=last, fetch=0)
                 assert (without["count"], without["completeness"]["verdict"]) == (0, "at least"), text
+            one.broker.settings = replace(one.broker.settings, acquire=(AcquireMotes(),))
+            found = await fetch(cloud, "co2 > 100 AND source = 'whole1'", last=last)
+            assert found["count"] == 2
+            assert found["completeness"]["verdict"] == "at least", "motes may have held back more"
 
     run(test())
 
