@@ -20,10 +20,12 @@ from security_kit import REAL
 from servers import HOST, free_ports
 
 from spinney import PublicationId
+from spinney_cloud.api.dry_run import Replay, private
 from spinney_cloud.fetch.placing import Placing
 from spinney_cloud.fetch.result import Fetched, FetchedReading
 from spinney_cloud.pipeline.replay import replay
 from spinney_cloud.pipeline.replay_fetch import look
+from spinney_cloud.pipeline.replay_lake import Earlier
 from spinney_cloud.records import Publications
 from spinney_tools.replay import main
 
@@ -63,6 +65,25 @@ def test_what_is_fetched_stands_where_the_log_would_have_had_it(tmp_path: Path) 
         assert now != told(replay(lake, what, SETTINGS))
         assert found.repeated == sum(bool(at % 3) and not at % 4 for at in range(120))
         assert found.count == 40
+
+
+def test_a_dry_run_that_goes_back_to_the_lake_puts_it_there_too(tmp_path: Path) -> None:
+    whole = log()
+    lake_of(tmp_path / "lake", [one for at, one in enumerate(whole) if at % 3])
+    for text in ("temp > 25", "WHEN temp > 25 UNTIL temp <= 22 EACH room"):
+        what = wanted(text, BEGIN - 1, BEGIN + 10_000)
+        earlier = Earlier(str(tmp_path / "lake"), what.form, TENANT, what.since, what.until, 1_000)
+        found = Fetched(BEGIN + 2_000, [reading(one) for at, one in enumerate(whole) if not at % 3 or not at % 4])
+        placing = Placing(found, TENANT)
+        earlier.look(placing)
+        placing.looked()
+        one = Replay.of(private(TENANT, "ana", "dry", what.form), SETTINGS)
+        one.placing = placing
+        one.hear(earlier)
+        one.finish(BEGIN + 2_000)
+        now = [(note["time"], note["publication"]["id"], note["why"]) for note in map(json.loads, one.kept)]
+        assert now == [(at, id, why) for at, id, why, *_ in by_engine(whole, what)]
+        assert (found.count, one.cut) == (40, [])
 
 
 def reading(one: Entry) -> FetchedReading:
