@@ -58,7 +58,9 @@ class Announcements:
         before = self.get(tenant, client)
         match said:
             case Announcement():
-                return Change(before, _with_health(before, said), before is None or before.session != said.session)
+                return Change(
+                    before, _with_what_was_told(before, said), before is None or before.session != said.session
+                )
             case Away(session) if before is not None and before.session == session and before.away is None:
                 return Change(before, replace(before, away=now))
             case Over(session) if before is not None and before.session == session:
@@ -104,6 +106,12 @@ class Announcements:
                     if within_meters is None or (away is not None and away <= within_meters):
                         found.append(_shown(announcement, source, away))
         return sorted(found, key=lambda one: (one["distance"] or 0.0, one["name"], one["broker"]))
+
+
+def _with_what_was_told(before: Announcement | None, said: Announcement) -> Announcement:
+    """What it told besides holds within a session."""
+    is_askable = said.fetch or (before is not None and before.fetch and before.session == said.session)
+    return replace(_with_health(before, said), fetch=is_askable)
 
 
 def _with_health(before: Announcement | None, said: Announcement) -> Announcement:

@@ -9,6 +9,8 @@
 {"session": "s1", "report": {...}}   what it evaluates, where the cloud asks for that (see completeness/entries.py)
 {"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only; it may
  come along with an announcement, too
+{"session": "s1", "fetch": true}     it answers when it is asked for what it held back (see fetch/); may also come along
+ with an announcement. Optional, as is health: sent only to a cloud whose answer names it in `members`.
 {"session": "s1", "health": "5x"}        battery and silence of each source (see spinney.source_health): a character for
 {"session": "s1", "health": {"m7": "5"}}  each of `sources` in their order, or of those that have changed. May also come
  along with an announcement. Optional: sent only to a cloud whose answer names it in `members`.
@@ -44,10 +46,10 @@ MAX_VALIDITY: Final = 30 * 24 * 3600.0
 MAX_RADIUS_METERS: Final = 20_100_000.0
 """Half of the way around the world."""
 
-MEMBERS: Final = ("health",)
+MEMBERS: Final = ("health", "fetch")
 """Optional members that were added later: the answer to an announcement names them, and brokers that have been told
 send them. An older cloud would refuse them."""
-_KEPT = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "over", "health")
+_KEPT = ("session", "validity", "sources", "place", "battery", "radio_load", "lease", "over", "health", "fetch")
 _MEMBERS = (*_KEPT, "have", "away", "counts", "report")
 COUNTS: Final = ("sent", "spared", "bytes_sent", "bytes_spared", "motes_sent", "motes_spared")
 """What a tally counts since the broker's start: publications, their bytes, and samples of its motes."""
@@ -128,6 +130,8 @@ class Announcement:
     """A tally that came along."""
     health: Mapping[str, str] | None = None
     """Of each source the character that was told last; None: this broker tells of none."""
+    fetch: bool = False
+    """Whether it answers when it is asked for what it held back."""
 
     def ends(self, grace: float) -> float:
         """When it is over, unless something more is heard."""
@@ -162,6 +166,7 @@ class Announcement:
             "radio_load": self.radio_load,
             "lease": self.lease,
             "away": self.away,
+            **({"fetch": True} if self.fetch else {}),
         }
 
     def encode(self) -> bytes:
@@ -199,7 +204,14 @@ class Reporting:
     report: Any
 
 
-Said = Announcement | Away | Over | Counted | ToldHealth | Reporting
+@dataclass(frozen=True, slots=True)
+class Askable:
+    """The broker answers when it is asked for what it held back."""
+
+    session: str
+
+
+Said = Announcement | Away | Over | Counted | ToldHealth | Reporting | Askable
 """What a broker can say of itself."""
 
 
@@ -237,6 +249,10 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> S
         return ToldHealth(session, _health(item["health"]))
     if item.keys() == {"session", "report"}:
         return Reporting(session, item["report"])
+    if "fetch" in item and item["fetch"] is not True:
+        raise AnnouncementError("expected true", "fetch")
+    if item.keys() == {"session", "fetch"}:
+        return Askable(session)
     place = _place(item.get("place"))
     sources = _sources(item.get("sources"), place)
     return Announcement(
@@ -253,6 +269,7 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> S
         have=_have(item),
         counts=_counts(item["counts"]) if "counts" in item else None,
         health=None if item.get("health") is None else _health_of(item["health"], sources),
+        fetch="fetch" in item,
     )
 
 

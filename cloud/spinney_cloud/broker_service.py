@@ -24,6 +24,7 @@ from .announcements import (
     Announcement,
     AnnouncementError,
     AnnouncementVersionError,
+    Askable,
     Away,
     Counted,
     Over,
@@ -219,6 +220,10 @@ class BrokerService:
             async with self._order:
                 await self._told_health(tenant, client, said)
             return None
+        if isinstance(said, Askable):
+            async with self._order:
+                await self._askable(tenant, client, said)
+            return None
         if isinstance(said, Reporting):
             await self._reported(tenant, client, said, received)
             return None
@@ -281,6 +286,15 @@ class BrokerService:
         await self._bucket.put(f"{tenant}.{client}", after.encode())
         if self.activations[tenant].told_health(after):
             self._mark(tenant)
+
+    async def _askable(self, tenant: str, client: str, said: Askable) -> None:
+        before = self.announcements.get(tenant, client)
+        is_current = before is not None and before.session == said.session and before.away is None
+        self._announced.labels("askable" if is_current else "ignored").inc()
+        if before is not None and is_current and not before.fetch:
+            after = replace(before, fetch=True)
+            self.announcements.put(tenant, client, after)
+            await self._bucket.put(f"{tenant}.{client}", after.encode())
 
     async def _make(self, tenant: str, client: str, change: Change, knowledge: BrokerKnowledge | None = None) -> None:
         """First the log is told of sources that come and go (rule S4), then the bucket, then all others."""
@@ -440,6 +454,7 @@ class BrokerService:
             "received": one.received,
             "ends": one.ends(self.settings.away_grace),
             "away": one.away is not None,
+            "fetch": one.fetch,
             "sources": len(one.sources),
             "place": one.place and one.place.to_json(),
             "battery": one.battery,

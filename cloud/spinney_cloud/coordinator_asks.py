@@ -2,6 +2,7 @@
 
 put delete enable disable get list         subscriptions
 sources brokers activations                discovery
+askable owned                              of mobile brokers that are asked for what they held back: see fetch/askable
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from .broker_service import BrokerService
+from .fetch.askable import askable, owned
 from .log_errors import LogError
 from .names import is_name
 from .nats_log import NatsLog
@@ -45,6 +47,8 @@ class CoordinatorAsks:
             "sources": self.sources,
             "brokers": self.brokers,
             "activations": self.activations,
+            "askable": self.askable,
+            "owned": self.owned,
         }
         for what, answerer in answers.items():
             await log.answer("coordinator", what, _answering(answerer))
@@ -117,6 +121,14 @@ class CoordinatorAsks:
         """What is active on each, and which sources were chosen and why."""
         found = sorted(self._brokers.announcements.of(_tenant(question)), key=lambda one: one.client)
         return _page("activations", found, question, lambda one: self._brokers.show_activation(one, MAX_SHOWN))
+
+    async def askable(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The brokers that may have held back what a filter matches."""
+        return await askable(self._brokers, _tenant(question), str(question["filter"]))
+
+    async def owned(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Whose sources are whose."""
+        return {"owned": owned(self._brokers, _tenant(question), question["sources"])}
 
 
 def shown(stored: StoredSubscription) -> dict[str, Any]:

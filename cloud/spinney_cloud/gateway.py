@@ -18,6 +18,7 @@ from prometheus_client import generate_latest
 
 from . import session_redelivery
 from .dead_letters import DeadLetters
+from .fetch.passing import Passing
 from .front_door import FrontDoor
 from .gateway_answers import Answers
 from .gateway_metrics import GatewayMetrics
@@ -88,8 +89,9 @@ class Gateway:
         one_each = service.endpoints.mqtt_kind == "nats"
         groups = [(name,) for name in FILTERS] if one_each else [FILTERS]
         self.mqtt = Sessions(self._session, groups, lambda message: self.arriving.on_message(message))
+        self.passing = Passing(log, self.replies.tell)
         self.arriving: MqttIntake = MqttIntake(
-            self.mqtt, self.door, self.requests, self.replies, self.packers, self.tenant_of
+            self.mqtt, self.door, self.requests, self.replies, self.packers, self.passing, self.tenant_of
         )
         self._users_file = UsersFile(settings.data)
         self._users = Users()
@@ -120,6 +122,7 @@ class Gateway:
             for task in (ending, *tasks):
                 task.cancel()
             await asyncio.gather(ending, *tasks, return_exceptions=True)
+            await self.passing.close()
             await self.mqtt.close()
             await self.mqtt_out.close()
 
@@ -248,6 +251,14 @@ class Gateway:
         watch("disk_free_bytes", "Free space where the log is", lambda: self.disk.free)
         watch("disk_full", "Whether that is below the floor", lambda: self.disk.full)
         watch("keeper_failures", "Times that the keeper could not purge", lambda: self.keeper.failures)
+        whats = [("passed",), ("refused",), ("dropped",)]
+        watch_each(
+            "fetch_parts",
+            "Parts of what mobile brokers were asked for",
+            ("what",),
+            whats,
+            self.passing.counts.__getitem__,
+        )
         streams = [(LOG,), (NOTES,)]
         watch_each(
             "purged", "Messages that the keeper purged", ("stream",), streams, lambda name: self.keeper.purged[name]

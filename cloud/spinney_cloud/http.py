@@ -23,6 +23,7 @@ from .api.sessions import Sessions
 from .api.slow_work import SlowWork
 from .dashboard import dashboard
 from .data_dir import read_secrets
+from .fetch.fetching import Fetching
 from .nats_log import NatsLog
 from .note_feed import NoteFeed
 from .service import Service
@@ -44,10 +45,12 @@ async def serve(service: Service) -> None:
         door = Door(users.current, settings.security.anonymous, service.metrics, sessions, settings.http.public_url)
         streams = Streams(feed)
         service.metrics.register(streams)
-        api = Api(service, nats_log, door, SlowWork(), streams)
+        fetching = Fetching(nats_log, settings, service.metrics)
+        api = Api(service, nats_log, door, SlowWork(), fetching, streams)
         app = make_app(api)
         service.health = lambda: health(nats_log)
         await answer_asks(service, nats_log)
+        await fetching.start()
         service.on_reload = lambda settings: reload_certificate(context, settings)
         async with AsyncExitStack() as stack:
             if service.settings.dashboard.enabled:

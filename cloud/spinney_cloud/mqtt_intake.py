@@ -15,6 +15,9 @@ from spinney.packed import PackedError, is_packed
 
 from . import arrivals
 from .arrivals import Arrival, Arrivals
+from .fetch.parts import MEMBER as FETCHED
+from .fetch.parts import id_in
+from .fetch.passing import Passing
 from .front_door import FrontDoor
 from .intake import Sender, Taken
 from .log_errors import LogError
@@ -49,6 +52,7 @@ class MqttIntake:
         requests: RequestPump,
         replies: Replies,
         packers: Packers,
+        passing: Passing,
         tenant_of: Callable[[str], str | None],
     ) -> None:
         self.arrivals = Arrivals(mqtt.ack)
@@ -59,6 +63,7 @@ class MqttIntake:
         self._requests = requests
         self._replies = replies
         self._packers = packers
+        self._passing = passing
         self._tenant_of = tenant_of
         self._metrics = door.metrics
         self._paused = False
@@ -164,9 +169,13 @@ class MqttIntake:
 
         if topic.leaf == "ann":
             try:
-                payload = self._announcement(topic.client, payload)
+                payload, item = self._announcement(topic.client, payload)
             except PackedError as error:
                 self._refuse(arrival, sender, topic, f"packed: {error}", "payload")
+                return
+            if FETCHED in item:  # it is kept nowhere: whoever asked has it, or nobody
+                self._passing.put(sender.tenant, sender.client, id_in(item), payload)
+                self._done(arrival)
                 return
 
         def stored(error: LogError | None) -> None:
@@ -177,8 +186,8 @@ class MqttIntake:
 
         self._requests.put(topic.client, _request(topic, sender.tenant, payload), stored)
 
-    def _announcement(self, client: str, payload: bytes) -> bytes:
-        """As JSON. Who packs announcements reads packed activations; who begins a session is to know our limits."""
+    def _announcement(self, client: str, payload: bytes) -> tuple[bytes, dict[str, Any]]:
+        """As JSON, and read. Who packs announcements reads packed activations; a new session hears our limits."""
         packed = is_packed(payload)
         if packed:
             payload = unpack_text(payload)
@@ -186,7 +195,7 @@ class MqttIntake:
         if isinstance(session := item.get("session"), str) and "sources" in item:
             self._packers.heard(client, packed=packed)
             self._replies.greet(client, session)
-        return payload
+        return payload, item
 
 
 def _request_refused(topic: Topic, payload: bytes, reason: str) -> dict[str, Any]:

@@ -20,8 +20,8 @@ MAX_WAITING: Final = 2_000
 """Two processes' messages under way."""
 SIZES: Final = b"Spinney-Sizes: "
 PUT_OFF: Final = b"Spinney-Put-Off: 1\r\n"
-_OF_ANNOUNCEMENT: Final = b'{"request":"ann",'
-"""How the answer to an announcement begins."""
+_FOR_BROKERS: Final = (b'{"request":"ann",', b'{"fetch":')
+"""How replies begin that are for mobile brokers only: answers to announcements, questions for what was held back."""
 _REFUSED: Final = b"Spinney-Error: 1\r\n"
 
 
@@ -85,7 +85,7 @@ class WayOut:
             self._answer(reply, b"many messages wait already", PUT_OFF)
 
     def _packed(self, client: str, leaf: str, message: bytes) -> bytes:
-        is_for_broker = leaf == "act" or message.startswith(_OF_ANNOUNCEMENT)
+        is_for_broker = leaf == "act" or message.startswith(_FOR_BROKERS)
         return self._packers.pack(client, message) if is_for_broker else message
 
     async def run(self) -> None:

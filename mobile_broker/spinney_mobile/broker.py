@@ -27,6 +27,7 @@ from .deciding import Decider
 from .decode import Registry
 from .decode.spinney import Description
 from .devices import DeviceTable
+from .fetching import Question, Stopped
 from .leases import Lease, Leases
 from .listening import Listener
 from .locating import Locating
@@ -35,7 +36,7 @@ from .numbering import Numbering
 from .outbox import Outbox
 from .place import Whereabouts
 from .pushing import Pushing
-from .reporting import evaluated_by, explain, status_of, tally_of
+from .reporting import evaluated_by, explain, has_motes, status_of, tally_of
 from .rules import Rules
 from .samples import Digest, Heard, Sample
 from .settings import AcquireMotes, AnyAcquire, Settings
@@ -142,6 +143,7 @@ class Broker:
         uplink.tally.counts = lambda: tally_of(self)
         uplink.health.codes = lambda: self.announcer.health(self._steady(), self._tells_battery)
         uplink.reports.look = lambda: evaluated_by(self)
+        uplink.fetches.look = self._stopped
         return uplink
 
     def _add_acquirers(self) -> None:
@@ -347,9 +349,27 @@ class Broker:
             self._forget_left({*silent, *self._over}, now)
         is_due = self.announcer.due(now)
         self.taking.tick(now)
+        self._settle(now)
         self._look_at_link(now)
         if is_due:
             self._announce(now)
+
+    def _settle(self, now: float) -> None:
+        oldest = next(self.outbox.log.entries(), None)
+        self.taking.whole.settle(now, self.outbox.log.end, None if oldest is None else oldest.place)
+
+    def _stopped(self, question: Question) -> Stopped:
+        """What there is to a question of the cloud's."""
+        now, taking = self._steady(), self.taking
+        stopped = taking.stopped(question.test, now)
+        return Stopped(now, stopped, lambda kept: taking.tell(kept, now), self._whole, taking.whole.stored)
+
+    def _whole(self) -> dict[str, float]:
+        if has_motes(self):  # what those of them hold back that are not heard now, nobody here knows
+            return {}
+        sources = (one for one in self.announcer.sources if self.leases.epoch(one))
+        found = {source: self.taking.whole.since(source) for source in sources}
+        return {source: since for source, since in found.items() if since is not None}
 
     def _look_at_link(self, now: float) -> None:
         """A cloud that has not heard of this broker for long has dropped its activation, and will say so."""

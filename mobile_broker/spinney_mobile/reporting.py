@@ -126,6 +126,7 @@ def _counts(broker: Broker) -> dict[str, int]:
         **{f"uplink_{name}": count for name, count in uplink.items()},
         **{f"motes_{name}": count for name, count in broker.pushing.counts().items()},
         **broker.taking.counts,
+        **({} if broker.uplink is None else broker.uplink.fetches.counts),
         "health_bytes": 0 if broker.uplink is None else broker.uplink.health.bytes,
         "announced": broker.announcer.counts["announced"],
         "sources_refused": broker.announcer.counts["refused"],
@@ -139,20 +140,25 @@ def _counts(broker: Broker) -> dict[str, int]:
     }
 
 
+def has_motes(broker: Broker) -> bool:
+    """Whether any of its sources may be a mote, which holds readings back itself."""
+    is_set = any(isinstance(one, AcquireMotes) and one.enabled for one in broker.settings.acquire)
+    return is_set or bool(broker.pushing.sources)
+
+
 def evaluated_by(broker: Broker) -> State:
     """What it evaluates, and what it could not send, as the cloud is told."""
     counts, outbox, motes = broker.taking.counts, broker.outbox.counts, broker.pushing.counts().get("events_lost", 0)
     refused = 0 if broker.uplink is None else broker.uplink.counts.refused
-    has_motes = any(isinstance(one, AcquireMotes) and one.enabled for one in broker.settings.acquire)
-    has_motes = has_motes or bool(broker.pushing.sources)
+    with_motes = has_motes(broker)
     behind = [name for name in broker.pushing.behind() if broker.leases.owns(name)]
     return State(
         epoch=broker.activations.at_work,
         pending=None if broker.activations.unreadable else tuple(sorted(behind)),
         is_private=bool(broker.settings.rule),
-        with_motes=tuple(broker.announcer.sources) if has_motes else None,
-        is_fresh=broker.announcer.is_forgotten and not has_motes,
-        sends_all=broker.settings.send == "all" and not has_motes,
+        with_motes=tuple(broker.announcer.sources) if with_motes else None,
+        is_fresh=broker.announcer.is_forgotten and not with_motes,
+        sends_all=broker.settings.send == "all" and not with_motes,
         lost=outbox.dropped_full + outbox.dropped_old + refused + motes + (not broker.outbox.intact),
         lost_by_motes=motes,
         thinned=counts["thinned"],

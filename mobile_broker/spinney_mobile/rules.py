@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -169,11 +169,19 @@ class Rules:
 
     def stops(self, budgets: Iterable[str], now: float) -> bool:
         """Whether an hour's share that a reading counts for has been used up while it waited; it is counted then."""
+        spent = next(self._spent(budgets, now), None)
+        if spent is not None:
+            self._stop(spent)
+        return spent is not None
+
+    def are_spent(self, budgets: Iterable[str], now: float) -> bool:
+        """The same for a reading that goes on waiting: it is not counted."""
+        return next(self._spent(budgets, now), None) is not None
+
+    def _spent(self, budgets: Iterable[str], now: float) -> Iterator[_Rule]:
         for one in self._rules:
             if one.budget is not None and one.rule.name in budgets and not _has_room(one.budget, one.rule, now):
-                self._stop(one)
-                return True
-        return False
+                yield one
 
     def spend(self, budgets: Iterable[str], now: float) -> dict[str, bytes | None]:
         """A reading goes up that these rules count; what is to be kept of that."""

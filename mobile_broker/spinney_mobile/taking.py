@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from spinney import Label, PublicationError, PublicationId
@@ -25,7 +25,8 @@ from .outbox import OutRecord
 from .plain import check_place
 from .rules import Publication, Ruled, Rules
 from .samples import HEARD, Digest, Sample
-from .valid import Valid
+from .valid import Kept, Valid
+from .whole import Whole
 
 HOLD_SECONDS: Final = 10.0
 """For how long the first adverts of a source without numbers wait to be told who owns it; while connected only."""
@@ -79,7 +80,8 @@ class Taking:
         self.decider = decider
         self.announcer = announcer
         self.rules = rules
-        self.valid = Valid()
+        self.whole = Whole()
+        self.valid = Valid(on_gone=self.whole.gone)
         self.counts: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
         self.spared: Counter[str] = Counter()
@@ -116,6 +118,7 @@ class Taking:
             return f"{sample.source:.100} is one source more than the {MAX_SOURCES} that a broker may announce"
         if not self._leases.owns(sample.source):
             self.counts["others"] += 1
+            self.whole.gone(sample.source, now)
             self.announcer.overheard(sample.source, ruled.publication, now)
             return f"{sample.source:.100} is another mobile broker's now"
         if self._is_to_wait(sample):
@@ -267,6 +270,7 @@ class Taking:
                 self._take(waiting.sample, waiting.ruled, now)
             else:
                 self.counts["others"] += 1
+                self.whole.gone(source, now)
 
     # ---- what is active ----------------------------------------------------------------------------------------
 
@@ -287,6 +291,20 @@ class Taking:
             self.counts["sent_late"] += 1
             self._store([OutRecord(kept.publication, kept.epoch)], self.rules.spend(kept.budgets, now))
         self._store([], {})
+
+    def stopped(self, test: Callable[[Mapping[str, Any]], bool], now: float) -> Iterator[Kept]:
+        """What was stopped, is valid and passes the test, of sources that are ours; it stays here."""
+        found = self.valid.matching(test, now)
+        return (kept for kept in found if self._leases.owns(kept.publication["source"]))
+
+    def tell(self, kept: Kept, now: float) -> bool:
+        """Whether one of these may be told to somebody who asks; rules count it then as what goes up, once."""
+        if self.rules.are_spent(kept.budgets, now):
+            return False
+        if kept.budgets:
+            self.valid.spent(kept.publication["id"])
+            self._store([], self.rules.spend(kept.budgets, now))
+        return True
 
     def release(self, source: str) -> None:
         """Give a source up: what was withheld of its bits goes up before anything else is said of it."""

@@ -25,6 +25,7 @@ from .batches import Batches, Refused
 from .connection import LoopConnection
 from .credentials import check_authority, check_certificate, password_of
 from .dead_letters import DeadLetters
+from .fetching import Fetches
 from .health_report import HealthReport
 from .leases import Leases
 from .outbox import Outbox, OutRecord, decode, is_silent
@@ -93,6 +94,7 @@ class Uplink:
         self._activations = activations
         self._leases = leases
         self._dead = dead_letters
+        self.fetches = Fetches(lambda: self._batches.max_payload)
         self._presence = Presence(
             lambda: activations.have, lambda: activations.is_lost, lambda: leases.wanted, self.tally.along, self.health
         )
@@ -231,6 +233,7 @@ class Uplink:
         self._withdrawals.opened()
         self.tally.opened(now)
         self.reports.opened()
+        self.fetches.opened()
         self._batches.opened(now)
 
     def lost(self, reason: str) -> None:
@@ -265,6 +268,9 @@ class Uplink:
             self.counts.batches += 1
             self.counts.bytes_sent += len(message.payload)
             return now  # events first: between two batches others have their turn
+        if (part := self.fetches.next(self._presence.session)) is not None:
+            connection.publish(self._access.topic("ann"), self._batches.packing.text(part), at_most_once=True)
+            return now
         dues = (self._batches.due(now), self._presence.due, self.tally.due, self.reports.due, self._withdrawals.due)
         return min((due for due in dues if due is not None), default=None)
 
@@ -278,6 +284,8 @@ class Uplink:
             connection.publish(self._access.topic("ann"), packing.text(tally))
         if (report := self.reports.next(self._presence.session, now)) is not None:
             connection.publish(self._access.topic("ann"), packing.text(report))
+        if (offer := self.fetches.offer(self._presence.session)) is not None:
+            connection.publish(self._access.topic("ann"), packing.text(offer))
 
     def _unanswered(self) -> None:
         self.counts.resent += 1
@@ -333,6 +341,8 @@ class Uplink:
             self._answered(reply)
         if reply.get("request") == "unpub":
             self._withdrawals.replied(reply)
+        if "fetch" in reply:
+            self.fetches.asked(reply["fetch"])
         before = self._batches.max_payload
         stored, refusals = self._batches.told(reply, time.monotonic())
         self.counts.stored += len(stored)
@@ -347,6 +357,7 @@ class Uplink:
         before = self._presence.error
         taken = self._presence.replied(reply)
         self.reports.replied(reply, time.monotonic())
+        self.fetches.answered(reply)
         if taken is not None:
             self.on_announced(taken)
         if self._presence.error not in (None, before):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from spinney_cloud.announcement_table import Announcements
 from spinney_cloud.announcements import Away, Over
 from spinney_cloud.completeness import Answer, Judge, entries
 from spinney_cloud.completeness.recorder import entry_of
+from spinney_cloud.fetch.result import Claim
 from spinney_cloud.leases import Leases
 from spinney_cloud.records import Run
 from spinney_cloud.subscriptions import form_of
@@ -70,6 +71,8 @@ class Sample:
     """Lost, or told by nobody, whatever was asked for."""
     waits: bool = False
     """Outside of what was announced, so that it is on its way whatever was asked for."""
+    stopped_by: str | None = None
+    """The broker that has it, and did not send it; None where it was sent, lost, or never left its mote."""
 
 
 @dataclass
@@ -408,6 +411,8 @@ class World:
         passes = not mote.commits or any(test(publication) for test in mote.table)
         outside = outside or self.now < owner.all_until
         sample.sent = passes and (outside or any(test(publication) for test in tests_of(owner.filters)))
+        if passes and not sample.sent:
+            sample.stopped_by = owner.name
         if owner.up:
             self.deliver(sample, owner, self.random.uniform(0.1, 1.0))
         else:
@@ -444,7 +449,7 @@ class World:
 
     # ---- what is asked
 
-    def judged(self, text: str, since: float, until: float) -> Answer:
+    def judged(self, text: str, since: float, until: float, claims: Iterable[Claim] = ()) -> Answer:
         """As a dry run asks."""
         subscription = parse(text)
         form = form_of(subscription)
@@ -452,6 +457,8 @@ class World:
             form.kind, feed(subscription), form.digest if form.kind == "state" else None, since, until,
             waits_for_labels=False,
         )  # fmt: skip
+        for claim in claims:
+            judge.fetched(*claim)
         for at, value in self.history:
             judge.entry(at, entries.read_entry(value, "default", at))
         for at, sample, client in sorted(self.log, key=lambda one: one[0]):
@@ -487,10 +494,31 @@ class World:
                 found.append(one)
         return found
 
+    def claims(self, until: float) -> list[Claim]:
+        """Since when brokers say that they have all that they stopped, by chance; not of what motes may hold back."""
+        sources = [(broker.name, mote.name) for broker in self.brokers for mote in broker.motes if not _commits(broker)]
+        chosen = [one for one in sources if self.random.random() < 0.8]
+        return [Claim(*one, self.random.uniform(-SECONDS, until), until) for one in chosen]
+
+    def fetched(self, claims: Iterable[Claim]) -> set[int]:
+        """What brokers have by these claims: what would have come since."""
+        since = {(one.client, one.source): one.since for one in claims}
+        return {
+            id(one)
+            for one in self.samples
+            if one.stopped_by is not None
+            and (one.stopped_by, one.source) in since
+            and (one.arrival is None or one.arrival >= since[one.stopped_by, one.source])
+        }
+
     def questions(self, count: int) -> Iterator[tuple[str, float, float]]:
         for _ in range(count):
             since = self.random.uniform(5, SECONDS - 200)
             yield self.random.choice(NARROW), since, self.random.uniform(since + 120, SECONDS)
+
+
+def _commits(broker: Broker) -> bool:
+    return any(mote.commits for mote in broker.motes)
 
 
 def tests_of(filters: Mapping[str, Active]) -> list[Callable[[Mapping[str, Any]], bool]]:

@@ -206,6 +206,18 @@ def test_a_dry_run_keeps_state_and_windows(client: httpx.Client) -> None:
     assert [note["publication"]["temp"] for note in ranks] == list(range(ROWS))
 
 
+def test_a_dry_run_that_is_to_fetch_says_when_there_is_nobody_to_ask(client: httpx.Client) -> None:
+    asked = {"dry_run": 1, "fetch": 1}
+    answer = client.post("/v1/subscriptions", params=asked, json={"subscription": "temp >= 57"})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert "coordinator is not there" in answer.json()["detail"]
+    for seconds in (0, 31, "x"):
+        answer = client.post(
+            "/v1/subscriptions", params={**asked, "fetch_seconds": seconds}, json={"subscription": "a = 1"}
+        )
+        assert answer.status_code == 422
+
+
 def test_a_dry_run_of_a_time_without_records_delivers_nothing(client: httpx.Client) -> None:
     told = dry(client, "temp >= 0", last="1ms")
     assert (told["readings"], told["count"], told["since"]) == (0, 0, None)

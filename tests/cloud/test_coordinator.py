@@ -16,7 +16,7 @@ from spinney_cloud.settings import Coordinator, Settings
 from spinney_cloud.subscriptions import form_of
 
 NO2 = {"NO2": {"min": 0, "max": 400, "unit": "ug/m3"}}
-ANNOUNCED = {"request": "ann", "ok": True, "session": "s1", "members": ["health"], "reports": 1}
+ANNOUNCED = {"request": "ann", "ok": True, "session": "s1", "members": ["health", "fetch"], "reports": 1}
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -332,7 +332,7 @@ def test_a_source_that_was_due_and_is_silent_gives_way_and_a_restart_forgets_not
     async def work() -> None:
         async with Kit(nats) as kit:
             answer = await kit.announce("b1", said("m1", place=PLACE, health=code(0)))
-            assert answer["members"] == ["health"]
+            assert answer["members"] == ["health", "fetch"]
             await kit.announce("b2", said("m2", place=PLACE, health=code(0, 0.5)))
             await kit.subscribe("ana", "a", DENSE)
             await until(lambda: kit.active("b1"))

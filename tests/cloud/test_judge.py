@@ -13,6 +13,7 @@ from spinney import feed, parse
 from spinney_cloud.completeness import Answer, Judge, Reason, answer, entries, judge
 from spinney_cloud.completeness.answer import merged
 from spinney_cloud.completeness.reading import judge_of
+from spinney_cloud.fetch.result import Claim
 from spinney_cloud.records import Run
 from spinney_cloud.subscriptions import form_of
 
@@ -45,9 +46,16 @@ START = [KEPT, here(1), told(2, 1, "co2 > 100"), reports(3, 1)]
 
 
 def judged(
-    said: Iterable[Said], text: str = "co2 > 200", since: float = 10.0, until: float = 100.0, runs: Iterable[Any] = ()
+    said: Iterable[Said],
+    text: str = "co2 > 200",
+    since: float = 10.0,
+    until: float = 100.0,
+    runs: Iterable[Any] = (),
+    claims: Iterable[Claim] = (),
 ) -> Answer:
     found = judge_of(form_of(parse(text)), since, until)
+    for claim in claims:
+        found.fetched(*claim)
     for at, value in said:
         found.entry(at, entries.read_entry(orjson.loads(orjson.dumps(value)), "default", at))
     for at, run in runs:
@@ -264,3 +272,44 @@ def test_what_takes_too_long_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> N
 def test_reasons_that_follow_on_one_another_are_one() -> None:
     some = [Reason("gap", "a", None, 5, 6), Reason("gap", "a", None, 1, 3), Reason("gap", "a", None, 3, 4)]
     assert [(one.since, one.until) for one in merged(some)] == [(1, 4), (5, 6)]
+
+
+# ---- what was fetched
+
+
+OWNED = [KEPT, here(1), (1.5, entries.leased("pi", {}, {"m1": 1})), told(2, 1, "co2 > 100"), reports(3, 1)]
+
+
+def test_what_its_owner_held_back_is_complete_once_all_of_it_is_fetched() -> None:
+    assert judged(OWNED, "co2 > 50").verdict == "at least"
+    assert judged(OWNED, "co2 > 50", claims=[Claim("pi", "m1", 5.0, 100.0)]).verdict == "complete"
+    part = judged(OWNED, "co2 > 50", claims=[Claim("pi", "m1", 40.0, 90.0)])
+    assert reasons(part) == [("filters", "m1", 10.0, 40.0), ("filters", "m1", 90.0, 100.0)]
+
+
+@pytest.mark.parametrize(
+    "claim", [Claim("other", "m1", 0.0, 100.0), Claim("pi", "m2", 0.0, 100.0), Claim("pi", "m1", 100.0, 100.0)]
+)
+def test_a_claim_of_somebody_else_or_of_another_source_or_of_no_time_proves_nothing(claim: Claim) -> None:
+    assert reasons(judged(OWNED, "co2 > 50", claims=[claim])) == [("filters", "m1", 10.0, 100.0)]
+
+
+def test_while_nobody_owns_a_source_another_broker_may_have_stopped_its_readings() -> None:
+    found = judged(START, "co2 > 50", claims=[Claim("pi", "m1", 0.0, 100.0)])
+    assert reasons(found) == [("filters", "m1", 10.0, 100.0)]
+    said = [*START, (40.0, entries.leased("pi", {}, {"m1": 1}))]
+    found = judged(said, "co2 > 50", claims=[Claim("pi", "m1", 0.0, 100.0)])
+    assert reasons(found) == [("filters", "m1", 10.0, 40.0)]
+
+
+def test_of_a_state_nothing_is_proven_by_what_was_fetched() -> None:
+    found = judged(OWNED, "WHEN co2 > 50 UNTIL co2 < 40", claims=[Claim("pi", "m1", 0.0, 100.0)])
+    assert found.verdict == "unknown"
+
+
+def test_what_is_missing_otherwise_stays_missing_whatever_is_fetched() -> None:
+    claims = [Claim("pi", "m1", 0.0, 100.0)]
+    private = [*OWNED[:-1], reports(3, 1, private=True)]
+    assert reasons(judged(private, "co2 > 50", claims=claims)) == [("private", None, 10.0, 100.0)]
+    gone = [*OWNED, (50.0, entries.away("pi"))]
+    assert reasons(judged(gone, "co2 > 50", claims=claims)) == [("away", "m1", 50.0, 100.0)]

@@ -351,7 +351,7 @@ def test_valid_publications_are_kept_within_a_bound(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(valid_module, "MAX_KEPT", 2)
     kept = valid_module.Valid(2)
     for n in range(3):
-        kept.stop({"id": str(n), "valid_for": 60.0}, 0, NOW)
+        kept.stop({"id": str(n), "source": "m1", "valid_for": 60.0}, 0, NOW)
     assert (len(kept), kept.dropped) == (2, 1)
 
 

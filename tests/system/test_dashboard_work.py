@@ -135,6 +135,10 @@ def test_a_subscription_is_explained_and_tried_on_the_last_hour(browser: Browser
         expect(page.locator("#outcome")).to_contain_text("1 notification it would have been")
         expect(page.locator("#outcome .told")).to_contain_text("new")
         expect(page.locator("#outcome .complete")).to_contain_text("Complete: nothing that it would have been told")
+        expect(page.locator("#fetched")).to_have_count(0)
+        page.get_by_label("Ask mobile brokers, too").check()
+        page.get_by_role("button", name="Try on the last hour").click()
+        expect(page.locator("#fetched")).to_contain_text("fetched")
 
 
 def test_a_dry_run_of_a_subscription_obeys_its_options_and_says_what_they_leave_out(

@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import os
 import shutil
 import ssl
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from spinney.client.http_access import DEFAULT, VARIABLE, HttpAccess, HttpAccessError
+
 from .client_options import DONE, ERROR, OptionError, add_user, certificate, first_line, password, say
 
-VARIABLE = "SPINNEY_HTTP"
-DEFAULT = "http://127.0.0.1:8080"
-TIMEOUT_SECONDS = 10.0
+UNKNOWN, FORBIDDEN = 401, 403
+"""Statuses: who asks is not known, or may not."""
 PAGE = 1_000
 MAX_CELL = 60
 
@@ -99,38 +96,27 @@ class _Api:
     """The address, and who asks."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self._base = (options.http or os.environ.get(VARIABLE) or DEFAULT).rstrip("/")
-        if not self._base.startswith(("http://", "https://")):
-            raise OptionError(f"{self._base}: an HTTP address is http://host:port or https://host:port")
-        self._headers = {"Accept": "application/json"}
+        authorization = None
         if options.token_file is not None:
-            self._headers["Authorization"] = f"Bearer {first_line(options.token_file)}"
+            authorization = f"Bearer {first_line(options.token_file)}"
         elif (secret := password(options)) is not None:
-            pair = base64.b64encode(f"{options.user}:{secret}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {pair}"
-        self._tls = _tls(options) if self._base.startswith("https") else None
+            authorization = f"Basic {base64.b64encode(f'{options.user}:{secret}'.encode()).decode()}"
+        try:
+            self._access = HttpAccess(options.http, authorization)
+        except HttpAccessError as error:
+            raise OptionError(str(error)) from None
+        if self._access.is_secure:
+            self._access.tls = _tls(options)
 
     def get(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         """The answer's object; OptionError with what went wrong."""
-        request = urllib.request.Request(  # noqa: S310  # http or https: it was looked at
-            f"{self._base}{path}?{urllib.parse.urlencode(query)}", headers=self._headers
-        )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=self._tls) as answer:  # noqa: S310
-                item = json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 403 and query.pop("all_owners", ""):
-                    return self.get(path, query)  # no operator: one's own
-                raise OptionError(f"{self._base}: {_problem(error)}") from None
-        except OSError as error:
-            reason = getattr(error, "reason", error)
-            raise OptionError(f"{self._base}: {getattr(reason, 'strerror', None) or reason}") from None
-        except ValueError:
-            item = None
-        if not isinstance(item, dict):
-            raise OptionError(f"{self._base}: this is no Spinney's HTTP API")
-        return item
+            return self._access.get(path, query)
+        except HttpAccessError as error:
+            if error.status == FORBIDDEN and query.pop("all_owners", ""):
+                return self.get(path, query)  # no operator: one's own
+            advice = "; give --user and --password-file, or --token-file" if error.status == UNKNOWN else ""
+            raise OptionError(f"{error}{advice}") from None
 
 
 def _tls(options: argparse.Namespace) -> ssl.SSLContext:
@@ -141,16 +127,6 @@ def _tls(options: argparse.Namespace) -> ssl.SSLContext:
     except OSError as error:
         raise OptionError(f"the certificates cannot be used: {error.strerror or error}") from None
     return context
-
-
-def _problem(error: urllib.error.HTTPError) -> str:
-    """What the cloud says; a bare status where it says nothing."""
-    try:
-        detail = json.load(error).get("detail")
-    except (ValueError, AttributeError):
-        detail = None
-    advice = "; give --user and --password-file, or --token-file" if error.code == 401 else ""
-    return f"{detail or error.reason} ({error.code}){advice}"
 
 
 # ---- A table ------------------------------------------------------------------------------------------------------

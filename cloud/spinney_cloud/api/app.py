@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from . import (
     routes_discovery,
     routes_explain,
+    routes_fetch,
     routes_notifications,
     routes_operations,
     routes_publications,
@@ -46,6 +47,7 @@ def make_app(api: Api) -> FastAPI:
         routes_subscriptions,
         routes_sessions,
         routes_explain,
+        routes_fetch,
         routes_discovery,
     ):
         app.include_router(module.router, responses=problems(401, 403, 503))

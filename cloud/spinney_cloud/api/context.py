@@ -10,6 +10,7 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from ..fetch.fetching import Fetching
 from ..nats_log import NatsLog
 from ..service import Service
 from .auth import Caller, Door, Right
@@ -26,6 +27,7 @@ class Api:
     log: NatsLog
     door: Door
     slow_work: SlowWork
+    fetching: Fetching
     streams: Streams
 
 

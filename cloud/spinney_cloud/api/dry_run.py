@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -21,6 +22,8 @@ from ..completeness.answer import PAGE
 from ..completeness.reading import LOOKBACK_SECONDS, Saying, judge_of, log_sayings, tell
 from ..delivery_options import DEFAULT, DeliveryOptions
 from ..engine import Engine
+from ..fetch.placing import Given, Placing
+from ..fetch.result import Fetched
 from ..names import LOG, log_subject
 from ..nats_log import Message, NatsLog, read_range
 from ..note_payload import encode_notes
@@ -62,6 +65,8 @@ class Replay:
     """Told of all publications that are replayed from the log."""
     delivery: DryDelivery | None = None
     """None: all that is told would be delivered."""
+    placing: Placing | None = None
+    """What was fetched, to be replayed among them."""
     since: float | None = None
     until: float | None = None
     rows: int = 0
@@ -100,6 +105,7 @@ class Replay:
         try:
             for item in earlier.records(self._goes_on):
                 self._goes_on(0)
+                self._tell_fetched(lambda placing, item=item: placing.before(item.sequence, item.arrival))  # type: ignore[misc]
                 self.since = item.arrival if self.since is None else self.since
                 self.until = item.arrival
                 if isinstance(item.record, Publications):
@@ -141,6 +147,7 @@ class Replay:
             return
         self.since = message.time if self.since is None else self.since
         self.until = message.time
+        self._tell_fetched(lambda placing: placing.before(message.sequence, message.time))
         self.bytes_read += len(message.data)
         if isinstance(record, Publications):
             self.rows += sum(run.length for run in record.runs)
@@ -148,10 +155,22 @@ class Replay:
                 self.judge.heard(message.time, record.runs)
         self._tell(record, message.sequence, message.time)
 
+    def _tell_fetched(self, due: Callable[[Placing], Iterator[Given]]) -> None:
+        for item in () if self.placing is None else due(self.placing):
+            assert isinstance(item.record, Publications)
+            self.since = item.arrival if self.since is None else self.since
+            self.until = max(item.arrival, self.until or item.arrival)
+            self.rows += 1
+            self.bytes_read += len(item.record.rows)
+            self._tell(item.record, item.sequence, item.arrival)
+
     def finish(self, now: float) -> None:
         """What has fallen due since the last record."""
         if not self.ended:
+            self._tell_fetched(lambda placing: placing.rest(self.engine.sequence))
             self._tell(Tick(), self.engine.sequence + 1, now)
+        elif self.placing is not None:
+            self.placing.give_up()
         if self.delivery is not None:
             self.delivery.finish()
         if len(self.kept) < self.count:
@@ -260,15 +279,21 @@ class Asked:
     reasons_after: int = 0
     reasons_limit: int = PAGE
     options: DeliveryOptions = DEFAULT
+    now: float = field(default_factory=time.time)
 
 
-async def dry_run(log: NatsLog, settings: Settings, asked: Asked) -> dict[str, Any]:
-    """Replay what came within the last such duration, and say how complete that is."""
-    now, tenant, form = time.time(), asked.tenant, asked.form
+async def dry_run(log: NatsLog, settings: Settings, asked: Asked, fetched: Fetched | None = None) -> dict[str, Any]:
+    """Replay what came within the last such duration, and what was fetched of it, and say how complete that is."""
+    now, tenant, form = asked.now, asked.tenant, asked.form
     since = now - duration_seconds(asked.last)
     judge = judge_of(form, since, now)
     replay = Replay.of(private(tenant, asked.owner, asked.sid, form), settings, judge, asked.options)
     first, last_sequence, purged = await range_since(log, since)
+    if fetched is not None:
+        earlier = _lake(settings, form, tenant, since, now, first) if purged else None
+        replay.placing = await _placing(log, fetched, tenant, (first, last_sequence), earlier)
+        for claim in () if fetched.unused else fetched.claims:
+            judge.fetched(*claim)
     await _read_history(log, settings, asked, judge, last_sequence)
     if purged and not await asyncio.to_thread(
         _hear_lake, replay, judge, _lake(settings, form, tenant, since, now, first)
@@ -285,7 +310,44 @@ async def dry_run(log: NatsLog, settings: Settings, asked: Asked) -> dict[str, A
     if replay.ended:
         judge.note("cut", since if replay.until is None else replay.until, now)
     answer = await asyncio.to_thread(judge.answer)
-    return replay.result(form, answer, asked.reasons_after, asked.reasons_limit)
+    told = replay.result(form, answer, asked.reasons_after, asked.reasons_limit)
+    return told if fetched is None else {**told, "fetched": fetched.to_json()}
+
+
+async def _placing(
+    log: NatsLog, fetched: Fetched, tenant: str, records: tuple[int, int], earlier: Earlier | None
+) -> Placing:
+    """What was fetched, with the numbers looked at that the log and the lake before it have."""
+    placing = Placing(fetched, tenant)
+    if fetched.readings and not await _look(log, placing, tenant, records, earlier):
+        placing.give_up()
+    else:
+        placing.looked()
+    return placing
+
+
+async def _look(log: NatsLog, placing: Placing, tenant: str, records: tuple[int, int], earlier: Earlier | None) -> bool:
+    """Whether there was time for all of it."""
+    deadline = time.monotonic() + MAX_SECONDS
+    if earlier is not None:
+        await asyncio.to_thread(earlier.look, placing)
+    found = read_range(log, LOG, *records, filter_subject=log_subject("publications", tenant))
+    async with aclosing(found):
+        async for messages in found:
+            await asyncio.to_thread(_look_at, placing, messages)
+            if time.monotonic() > deadline:
+                return False
+    return True
+
+
+def _look_at(placing: Placing, messages: list[Message]) -> None:
+    for message in messages:
+        try:
+            record = decode(message.data)
+        except RecordError:
+            continue
+        if isinstance(record, Publications):
+            placing.look(message.sequence, message.time, record.runs)
 
 
 async def _read_history(log: NatsLog, settings: Settings, asked: Asked, judge: Judge, last: int) -> None:

@@ -8,6 +8,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..completeness.answer import Why
+from ..fetch.fetching import DEFAULT_SECONDS, LONGEST_SECONDS
 from .errors import RefusedRow
 
 MAX_TEXT = 256 * 1024
@@ -32,6 +33,9 @@ Owner = Annotated[
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="At most so many on a page")]
 After = Annotated[str | None, Query(max_length=512, description="`next` of the page before")]
 Duration = Annotated[str, Field(pattern=DURATION, max_length=12, examples=["1h"])]
+FetchSeconds = Annotated[
+    float, Query(gt=0, le=LONGEST_SECONDS, description="For `fetch`: how long to wait for mobile brokers")
+]
 Value = float | str | bool | None
 Publication = Annotated[
     dict[str, Any],
@@ -210,6 +214,63 @@ class Completeness(BaseModel):
     next: int | None = Field(description="For `reasons_after`; null on the last page")
 
 
+class FetchedBroker(BaseModel):
+    """A mobile broker that may have held back what was asked for."""
+
+    broker: str
+    asked: bool = Field(description="Not those that are older than this cloud, or not connected")
+    answered: bool = Field(description="Whether all of its answer came in time")
+    readings: int
+    cut: bool = Field(description="Whether it has more than there was room for")
+    text: str = Field(description="The same in words")
+
+
+class Fetched(BaseModel):
+    """What mobile brokers had held back and still had, because it is valid. It is in this answer and nowhere else."""
+
+    readings: int = Field(description="Those that are in the answer, at the log's time at which they were taken")
+    repeated: int = Field(description="Those that the log has, too: they count once")
+    refused: int = Field(description="Those that were not the broker's own, or not asked for")
+    unused: int = Field(description="Those that are not in the answer, for it was cut short")
+    brokers: list[FetchedBroker]
+    not_named: int = Field(description="Brokers that were not asked, beyond those that are named")
+    text: str = Field(description="In words")
+
+
+class FetchBody(Given):
+    """A subscription, and the time within which mobile brokers have taken what is asked for."""
+
+    subscription: SubscriptionSource
+    since: Instant
+    until: Instant | None = Field(default=None, description="Epoch seconds; null: now")
+    seconds: Annotated[
+        float, Field(gt=0, le=LONGEST_SECONDS, strict=False, description="How long to wait for mobile brokers")
+    ] = DEFAULT_SECONDS
+
+
+class AskedBroker(FetchedBroker):
+    """The same with its parts in words."""
+
+    error: str | None = Field(description="Why it gave no answer")
+    why_not: str | None = Field(description="Why it was not asked")
+
+
+class FetchedReadings(BaseModel):
+    """What mobile brokers had held back and still had, because it is valid."""
+
+    tenant: str
+    asked_at: float = Field(description="The log's time")
+    readings: list[tuple[float, int | None, str, dict[str, Any]]] = Field(
+        description="The log's time at which each was taken, the epoch of its lease, its broker, and the publication"
+    )
+    claims: list[tuple[str, str, float, float]] = Field(
+        description="Brokers and sources of which all that was held back from some time to another is here"
+    )
+    brokers: list[AskedBroker]
+    not_named: int = Field(description="Brokers that were not asked, beyond those that are named")
+    refused: int = Field(description="Readings that were not the broker's own, or not asked for")
+
+
 class DryRun(BaseModel):
     """What a subscription would have delivered."""
 
@@ -229,6 +290,7 @@ class DryRun(BaseModel):
         description="Which bounds ended it early"
     )
     completeness: Completeness
+    fetched: Fetched | None = Field(default=None, description="With `fetch`")
 
 
 # ---- Discovery

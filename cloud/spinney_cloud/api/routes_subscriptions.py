@@ -10,8 +10,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
+from spinney import feed
+from spinney.subscription_text import duration_seconds
+
 from ..completeness.answer import MAX_PAGE, MAX_REASONS, PAGE
 from ..delivery_options import DeliveryOptions, read_options
+from ..fetch.fetching import DEFAULT_SECONDS
 from ..subscriptions import Form
 from .asks import ask
 from .auth import Caller, Right, needs
@@ -25,6 +29,7 @@ from .models import (
     DeliveryStatus,
     DryRun,
     Duration,
+    FetchSeconds,
     Label,
     Limit,
     NewSubscription,
@@ -72,6 +77,10 @@ async def create(
     reasons_limit: Annotated[
         int, Query(ge=1, le=MAX_PAGE, description="For `dry_run`: at most so many reasons")
     ] = PAGE,
+    fetch: Annotated[
+        bool, Query(description="For `dry_run`: also ask mobile brokers for valid readings that nobody wanted")
+    ] = False,
+    fetch_seconds: FetchSeconds = DEFAULT_SECONDS,
 ) -> Response:
     """Makes a subscription, or says what it would have delivered."""
     owner = owner_of(caller, owner)
@@ -81,15 +90,26 @@ async def create(
             api,
             body,
             lambda form, options: Asked(caller.tenant, owner, sid, form, last, reasons_after, reasons_limit, options),
+            fetch_seconds if fetch else None,
         )
     answer = await _put(api, caller, owner, sid, body, create=True)
     return reply(view(answer["subscription"]), 201, {"Location": f"/v1/subscriptions/{sid}"})
 
 
-async def _dry_run(api: Api, body: NewSubscription, asked: Callable[[Form, DeliveryOptions], Asked]) -> Response:
+async def _dry_run(
+    api: Api,
+    body: NewSubscription,
+    asked: Callable[[Form, DeliveryOptions], Asked],
+    fetch_seconds: float | None,
+) -> Response:
     async with api.slow_work.turn():
         request, form = await asyncio.to_thread(read_subscription, body.subscription, _beside(body))
-        return reply(await dry_run(api.log, api.service.settings, asked(form, read_options(request.options))))
+    question, fetched = asked(form, read_options(request.options)), None
+    if fetch_seconds is not None:
+        condition, since = feed(request.subscription), duration_seconds(question.last)
+        fetched = await api.fetching.fetch(question.tenant, condition, since=since, seconds=fetch_seconds)
+    async with api.slow_work.turn():
+        return reply(await dry_run(api.log, api.service.settings, question, fetched))
 
 
 @router.get("/subscriptions", response_model=SubscriptionPage, responses=problems(422))

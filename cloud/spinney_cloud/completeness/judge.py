@@ -43,6 +43,8 @@ KEPT_SLACK: Final = 2.0
 """The history counts as kept for so many of the periods in which that is said."""
 
 
+_FETCHED: Final = ("filters", "density")
+"""Why a broker itself stopped readings: what it still has of them may be fetched."""
 _ABSENT: Final = ("away", "unowned")
 """What may be taken back: a broker that comes back may have been there all the time, and say so."""
 
@@ -56,10 +58,15 @@ class _Open:
     since: float
     instead: Why | None
     """What holds if the broker turns out to have been there."""
+    is_owner: bool = False
+    """Whether it alone may publish the source."""
 
 
 def _is_same(before: _Open, now: _Open) -> bool:
-    return before.broker == now.broker and (before.why == now.why or (before.why in _ABSENT and now.why in _ABSENT))
+    if before.broker != now.broker:
+        return False
+    is_same = before.why == now.why and before.is_owner == now.is_owner
+    return is_same or (before.why in _ABSENT and now.why in _ABSENT)
 
 
 class Judge:
@@ -86,6 +93,8 @@ class Judge:
         self._seen: set[str] = set()
         """Sources that were announced within the time."""
         self._numbers = Numbers()
+        self._fetched: dict[tuple[str, str], tuple[float, float]] = {}
+        """By broker and source, from when to when all that it held back has been fetched."""
         self._noted: list[Reason] = []
         self._kept_until: float | None = None
         self._begun: float | None = None
@@ -107,6 +116,14 @@ class Judge:
         """The log begins here, and nothing was ever there before."""
         self.since = min(max(self.since, at), self.until)
         self._begun = at
+
+    def fetched(self, client: str, source: str, since: float, until: float) -> None:
+        """All that a broker held back of a source in this time is in the answer. Before any entry.
+
+        Where order matters, as for states and the best k, that proves nothing: when it would have come is not known.
+        """
+        if self._kind == "content":
+            self._fetched[client, source] = (since, until)
 
     def note(self, why: Why, since: float, until: float) -> None:
         """Something that the history does not say."""
@@ -228,6 +245,7 @@ class Judge:
         open_, found = self._open.get(source), self._reason(source)
         if open_ is not None and found is not None and _is_same(open_, found):
             open_.instead = open_.instead or found.instead
+            open_.is_owner = open_.is_owner and found.is_owner
             return
         if open_ is not None:
             is_forgiven = open_.broker == forgiven and open_.why in _ABSENT
@@ -238,25 +256,34 @@ class Judge:
             self._open[source] = found
 
     def _close(self, source: str, open_: _Open, at: float, why: Why | None) -> None:
-        if why is not None:
-            self._note(Reason(why, source, open_.broker, open_.since, at))
+        if why is None:
+            return
+        reason = Reason(why, source, open_.broker, open_.since, at)
+        whole = self._fetched.get((open_.broker or "", source))
+        if whole is None or not open_.is_owner or why not in _FETCHED:
+            self._note(reason)
+            return
+        for since, until in ((reason.since, min(at, whole[0])), (max(reason.since, whole[1]), at)):
+            if since < until:
+                self._note(reason._replace(since=since, until=until))
 
     def _reason(self, source: str) -> _Open | None:
         owner = self._owners.get(source)
+        is_owner = owner is not None
         clients = [owner] if owner is not None else sorted(self._announcers.get(source, ()))
         for client in clients:
             broker = self._brokers[client]
             why = broker.reason(source)
             if not broker.is_announced and not broker.excludes(source):
-                return _Open("unowned", client, 0.0, why)
+                return _Open("unowned", client, 0.0, why, is_owner)
             if why == "silent":
                 return _Open(why, client, 0.0, None)
             if not broker.is_there or not broker.is_confirmed:
                 if broker.excludes(source):  # what is on its way would be whatever had been asked for
                     continue
-                return _Open("away", client, 0.0, why)
+                return _Open("away", client, 0.0, why, is_owner)
             if why is not None:
-                return _Open(why, client, 0.0, None)
+                return _Open(why, client, 0.0, None, is_owner)
             if owner is not None and self._waits_for_labels:
                 return _Open("labels", client, 0.0, None)
         return None if clients else self._unowned(source)

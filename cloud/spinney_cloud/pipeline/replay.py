@@ -10,18 +10,23 @@ State and top-k run in the engine itself (engine/), which is given the log's rec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
+from spinney.compiled import compile_filter
+
 from ..engine import Engine
+from ..fetch.placing import Given, Placing, joined
 from ..notes import Note, Notes
 from ..records import Publications, Tick
 from ..settings import Settings
 from ..subscriptions import Form, StoredSubscription
 from .decode import flat
 from .lake import Lake
-from .replay_rows import Given, Wanted, given, newest_arrival, other_records, tables
+from .replay_rows import Wanted, given, newest_arrival, other_records, tables
 
 OWNER, SID = "replay", "replay"
 """Of the subscription, where it has no others."""
@@ -49,19 +54,26 @@ def records(lake: Lake, wanted: Wanted, rows: Iterable[pa.Table]) -> Iterator[Gi
 
 
 def replay(
-    lake: Lake, wanted: Wanted, settings: Settings, rows: Iterable[pa.Table] | None = None, *, whole: bool = True
+    lake: Lake,
+    wanted: Wanted,
+    settings: Settings,
+    rows: Iterable[pa.Table] | None = None,
+    *,
+    whole: bool = True,
+    placing: Placing | None = None,
 ) -> Iterator[Notes]:
     """What it would have told, in order. `rows`: of the lake, if pyarrow is not to read them (see replay_spark).
-    `whole`: with publications; without, content subscriptions are quicker."""
+    `whole`: with publications; without, content subscriptions are quicker. `placing`: what was fetched besides."""
     rows = tables(lake, wanted) if rows is None else rows
     if wanted.form.kind == "content":
-        for table in rows:
-            yield from _matches(table, wanted, whole=whole)
+        found = chain.from_iterable(_matches(table, wanted, whole=whole) for table in rows)
+        yield from found if placing is None else _with_fetched(found, placing, wanted, whole=whole)
         return
     engine = Engine(settings)
     one = stored(wanted.form, wanted.tenant)
     engine.begin(one.key, one.to_json())
-    for item in records(lake, wanted, rows):
+    items = records(lake, wanted, rows)
+    for item in items if placing is None else joined(items, placing):
         if not _passes(engine, item, wanted.form.kind):
             yield from engine.apply(item.record, item.sequence, item.arrival)
     if wanted.until <= newest_arrival(lake):  # of what comes after that, nothing is known
@@ -87,6 +99,27 @@ def _matches(table: pa.Table, wanted: Wanted, *, whole: bool) -> Iterator[Notes]
         if end == len(rows) or rows[end]["log_seq"] != rows[start]["log_seq"]:
             yield _notes(rows[start:end], wanted.tenant, whole=whole)
             start = end
+
+
+def _with_fetched(found: Iterable[Notes], placing: Placing, wanted: Wanted, *, whole: bool) -> Iterator[Notes]:
+    """Hits of a content subscription, and those of what was fetched between them."""
+    at = 0
+    for notes in found:
+        yield from _fetched_notes(placing.before(notes.at, notes.time), wanted, whole=whole)
+        at = notes.at
+        yield notes
+    yield from _fetched_notes(placing.rest(at), wanted, whole=whole)
+
+
+def _fetched_notes(items: Iterable[Given], wanted: Wanted, *, whole: bool) -> Iterator[Notes]:
+    test = compile_filter(wanted.feed)
+    for item in items:
+        assert isinstance(item.record, Publications)
+        (publication,) = orjson.loads(item.record.rows)
+        if test(publication):
+            note = Note(OWNER, SID, "match", None, 0 if whole else None, publication["id"])
+            kept = (publication,) if whole else ()
+            yield Notes(wanted.tenant, item.sequence, item.arrival, 0, True, kept, (note,))
 
 
 def _notes(rows: list[dict[str, Any]], tenant: str, *, whole: bool) -> Notes:

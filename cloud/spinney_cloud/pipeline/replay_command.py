@@ -24,6 +24,8 @@ from spinney.configuring import ConfigurationError
 from ..completeness.answer import MAX_REASONS
 from ..configuration import Configuration
 from ..data_option import add_data_options, configuration_of
+from ..fetch.placing import Placing
+from ..fetch.result import Fetched
 from ..names import DEFAULT_TENANT
 from ..settings import Settings
 from ..subscriptions import form_of
@@ -31,6 +33,7 @@ from .columns_bounds import implied
 from .lake import OBSERVATIONS, Lake, LakeError
 from .needs import EXTRA
 from .replay import replay
+from .replay_fetch import FetchError, add_fetch_options, fetch, look
 from .replay_history import completeness_of
 from .replay_progress import Progress
 from .replay_results import FORMS, Counts, Output, OutputError
@@ -51,7 +54,8 @@ Moments are dates, timestamps (UTC unless they say a zone), now, today, yesterda
 included: --from 2026-10-01 --to 2026-10-02 is one day. What the lake has not yet is not told; see spinney lake stats.
 
 A mobile broker sends up what somebody had asked for. So the answer says whether it is complete, or why not and when:
---reasons 1000 says more of that, and --reasons 0 nothing but the verdict.
+--reasons 1000 says more of that, and --reasons 0 nothing but the verdict. --fetch asks for what brokers held back and
+still have, since it is valid (valid_for); it comes into this answer, and neither into the log nor into the lake.
 
 The subscription is text or JSON with options. State and top-k start empty at --from.
 
@@ -83,7 +87,7 @@ def main(arguments: list[str]) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _Run(options).run()
-    except (ReplayError, LakeError, OutputError, ConfigurationError) as error:
+    except (ReplayError, LakeError, OutputError, FetchError, ConfigurationError) as error:
         print(f"spinney replay: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
@@ -131,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--master", help="Spark's, if it is not to run here; spark://, k8s://, sc://")
     parser.add_argument("--explain", action="store_true", help="only say what would be read, and how")
+    add_fetch_options(parser)
     return parser
 
 
@@ -144,6 +149,7 @@ class _Run:
         self._wanted = self._read_wanted()
         self._days = days(self._lake, self._wanted)
         self._progress = Progress(self._days)
+        self._fetched: Fetched | None = None
 
     @property
     def _settings(self) -> Settings:
@@ -151,19 +157,36 @@ class _Run:
 
     def run(self) -> None:
         """Explains, or replays."""
-        if not self._days:
+        if self._options.fetch and not self._options.explain:
+            self._progress.say("asking mobile brokers")
+            try:
+                self._fetched = fetch(self._options, self._settings.data, self._wanted)
+            finally:
+                self._progress.end()
+        if not self._days and not (self._fetched and self._fetched.readings):
             begins, ends = self._extent()
             raise ReplayError(f"the lake has nothing from then: it holds {begins} to {ends}")
         if self._options.explain:
             self._explain()
             return
-        counts = Counts()
+        counts, placing = Counts(), self._placing()
         with Output(self._options.out) as output, self._rows() as rows:
-            for notes in replay(self._lake, self._wanted, self._settings, rows, whole=output.wants_publications):
+            for notes in replay(
+                self._lake, self._wanted, self._settings, rows, whole=output.wants_publications, placing=placing
+            ):
                 counts.put(notes)
                 output.put(notes)
         self._tell(counts)
         self._tell_how_complete()
+
+    def _placing(self) -> Placing | None:
+        """What mobile brokers still have, if they are to be asked, to be put among what the lake has."""
+        if self._fetched is None:
+            return None
+        placing = Placing(self._fetched, self._wanted.tenant)
+        look(self._lake, self._wanted, placing)
+        placing.looked()
+        return placing
 
     # ---- what is asked for
 
@@ -256,7 +279,11 @@ class _Run:
 
     def _tell(self, counts: Counts) -> None:
         wanted, out = self._wanted, sys.stderr if self._options.out == "-" else sys.stdout
-        first, last = self._days[0].date, self._days[-1].date
+        first, last = self._wanted.days()
+        if self._days:
+            first, last = self._days[0].date, self._days[-1].date
+        if self._fetched is not None and self._fetched.readings:
+            last = max(last, self._wanted.days()[1])
         encoding = (out.encoding or "ascii").lower()
         for line in counts.chart(first, last, "█" if encoding.startswith("utf") else "#"):
             print(line, file=out)
@@ -273,7 +300,10 @@ class _Run:
     def _tell_how_complete(self) -> None:
         """In words: whether all that it would have been told of is in the lake, and if not why."""
         out = sys.stderr if self._options.out == "-" else sys.stdout
-        for line in completeness_of(self._lake, self._wanted).lines(self._options.reasons):
+        claims = [] if self._fetched is None else self._fetched.claims
+        if self._fetched is not None:
+            print(self._fetched.text, file=out)
+        for line in completeness_of(self._lake, self._wanted, claims).lines(self._options.reasons):
             print(line, file=out)
 
     def _explain(self) -> None:

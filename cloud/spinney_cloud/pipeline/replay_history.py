@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 from ..completeness import Answer, Judge
 from ..completeness.reading import LOOKBACK_SECONDS, Saying, judge_of, tell
 from ..completeness.recorder import EVERYBODY
+from ..fetch.result import Claim
 from .lake import LOG_RECORDS, TABLES, Lake
 from .replay_rows import Wanted, days, newest_arrival, within
 
@@ -30,11 +31,13 @@ _OF_RUNS = ["source", "client", "boot"]
 _SUMS = ["first", "last", "count", "since", "until"]
 
 
-def completeness_of(lake: Lake, wanted: Wanted) -> Answer:
-    """Of a replay: what the lake has of the time, and what it knows of the rest."""
+def completeness_of(lake: Lake, wanted: Wanted, claims: Iterable[Claim] = ()) -> Answer:
+    """Of a replay: what the lake has of the time, what it knows of the rest, and what was fetched of it."""
     begun, ends = begins(lake), max(wanted.since, newest_arrival(lake))
     until = wanted.until if wanted.until > ends + LAG_SECONDS else min(wanted.until, ends)
     judge = judge_of(wanted.form, wanted.since, until)
+    for claim in claims:
+        judge.fetched(*claim)
     if begun is not None:
         judge.nothing_before(begun)
     elif (first := _first_arrival(lake)) > wanted.since:

@@ -10,11 +10,13 @@ from spinney import parse
 
 from ..completeness import Judge
 from ..completeness.reading import Saying
+from ..fetch.placing import Given, Placing
 from ..subscriptions import Form
 from .lake import OBSERVATIONS, Lake
 from .replay import records
+from .replay_fetch import look
 from .replay_history import begins, numbers, sayings
-from .replay_rows import Given, Wanted, tables
+from .replay_rows import Wanted, tables
 
 SLICE_ROWS = 200_000
 """In memory at once: a process that answers requests has better uses for it."""
@@ -53,6 +55,10 @@ class Earlier:
     def numbers(self, judge: Judge) -> None:
         """Tell the judge who sent what, and of which sources numbers are missing."""
         numbers(self._lake, self._wanted, judge)
+
+    def look(self, placing: Placing) -> None:
+        """Tell what was fetched of the numbers that are here."""
+        look(self._lake, self._wanted, placing)
 
     def records(self, heard: Callable[[int], None]) -> Iterator[Given]:
         """For an engine with the one subscription. `heard`: called with numbers of readings; what it raises ends it."""

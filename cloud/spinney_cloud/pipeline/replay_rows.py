@@ -26,6 +26,7 @@ from spinney import Label, Matcher, StateSubscription, TopKSubscription, feed
 from spinney.expression import Filter
 from spinney.subscription_json import AnySubscription
 
+from ..fetch.placing import Given
 from ..records import Announced, Publications, Record, RowLabel, Run, Tick
 from ..subscriptions import Form
 from .columns_bounds import STORED, implied
@@ -85,14 +86,6 @@ class Wanted:
 
 def _date(seconds: float) -> dt.date:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).date()
-
-
-class Given(NamedTuple):
-    """A record for the engine."""
-
-    sequence: int
-    arrival: float
-    record: Record
 
 
 Progress = Callable[[dt.date, int], None]

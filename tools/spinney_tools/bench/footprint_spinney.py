@@ -22,7 +22,7 @@ from spinney.client.outbox import Entry
 from spinney.identity import PublicationId
 from spinney.packed import is_packed
 from spinney_cloud.activation import Active, BrokerActivation, Needs, specialised
-from spinney_cloud.announcements import Announcement, read_announcement
+from spinney_cloud.announcements import MEMBERS, Announcement, read_announcement
 from spinney_cloud.packers import Packers
 from spinney_cloud.replies import FORMATS
 from spinney_cloud.subscriptions import form_of
@@ -31,6 +31,7 @@ from spinney_mobile.announcing import GATHER_SECONDS, Announcer
 from spinney_mobile.batches import Batches
 from spinney_mobile.cells import H3
 from spinney_mobile.deciding import Decider
+from spinney_mobile.fetching import Fetches
 from spinney_mobile.leases import Leases
 from spinney_mobile.numbering import Numbering
 from spinney_mobile.outbox import Outbox, OutRecord, encode
@@ -194,6 +195,7 @@ class Phone:
         self._reports = Reports(lambda: 0, lambda: None, 0.0)
         self._reports.look = lambda: State(self._epoch, with_motes=(self.source,))
         self._reports.opened()
+        self._fetches = Fetches(lambda: 0)
         self._mote = CarriedMote(self.source, spent.footprint.ble)
 
     def step(self, step: Step) -> None:
@@ -247,10 +249,13 @@ class Phone:
         self._spent.footprint.publish(f"spinney/{self.name}/ann", payload, at_most_once=packing.agreed and is_answered)
         self._activated(self._cloud.announced(self.name, payload, now), now)
         self._greeted()
-        asked = {"members": ["health"], "reports": REPORTS}
+        asked = {"members": list(MEMBERS), "reports": REPORTS}
         answer = {"request": "ann", "ok": True, "session": self._presence.session, **asked}
         self._spent.footprint.answer(f"spinney/{self.name}/reply", self._cloud.packed(self.name, answer))
         self._reports.replied(answer, now)
+        self._fetches.answered(answer)
+        if (offer := self._fetches.offer(self._presence.session)) is not None:
+            self._spent.footprint.publish(f"spinney/{self.name}/ann", packing.text(offer))
         if self._presence.replied(answer) is not None:
             self._announcer.departed(now)
 

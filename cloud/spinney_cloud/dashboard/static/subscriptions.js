@@ -19,7 +19,8 @@ export function begin() {
       h("label", { class: "field-inline" }, "Name", h("input", { id: "sid", pattern: "[A-Za-z0-9_\\-]{1,64}", maxLength: 64, autocomplete: "off", placeholder: "one is made up" })),
       h("button", { id: "create", type: "button", class: "button primary", disabled: true, onclick: create }, "Create"),
       h("button", { id: "explain", type: "button", class: "button", disabled: true, onclick: () => explain(text.value) }, "Explain"),
-      h("button", { id: "dry-run", type: "button", class: "button", disabled: true, onclick: () => dryRun(text.value) }, "Try on the last hour")),
+      h("button", { id: "dry-run", type: "button", class: "button", disabled: true, onclick: () => dryRun(text.value) }, "Try on the last hour"),
+      h("label", { class: "field-inline", title: "Valid readings that nobody wanted are still with the mobile brokers; they come into this answer only" }, h("input", { id: "fetch", type: "checkbox" }), "Ask mobile brokers, too")),
     h("div", { id: "outcome", "aria-live": "polite" }));
   on("link", (is) => { if (is) load(); });
   changed();
@@ -142,14 +143,16 @@ function tree(part) {
 }
 
 async function dryRun(text, where = refused, options = {}) {
-  outcome("hourglass_empty", "Replaying the last hour", h("p", {}, "A moment."));
+  const fetch = $("fetch").checked;
+  outcome("hourglass_empty", "Replaying the last hour", h("p", {}, fetch ? "Mobile brokers have five seconds to answer." : "A moment."));
   try {
-    const told = await api("POST", "/v1/subscriptions?dry_run=true&last=1h", { subscription: text, options });
+    const told = await api("POST", `/v1/subscriptions?dry_run=true&last=1h&fetch=${fetch}`, { subscription: text, options });
     const omitted = Object.entries(told.left_out).map(([reason, many]) => `${count(many)} ${reason === "held" ? "" : "by "}${reason}`).join(", ");
     const since = told.since ? `${count(told.readings)} readings since ${at(told.since)}` : "no reading in the last hour";
     outcome("history", `${count(told.count)} ${told.count === 1 ? "notification" : "notifications"} it would have been`,
       h("p", { class: "note" }, since + (told.cut.length ? ` (cut short: ${told.cut.join(", ")})` : "")),
       omitted ? h("p", { class: "note" }, `Left out by its options: ${omitted}`) : null,
+      told.fetched ? h("p", { class: "note", id: "fetched" }, told.fetched.text) : null,
       complete(told.completeness),
       h("ul", { class: "notes" }, told.notifications.slice(-SHOWN).reverse().map((one) => note({ ...one, sid: "it" }))), left(told.count - Math.min(SHOWN, told.notifications.length)));
   } catch (error) {
