@@ -230,8 +230,8 @@ class Ingest:
 
     def stop(self) -> None:
         """Finish the batch that goes on, and end."""
-        if self._query is not None:
-            with self._writing, suppress(Py4JError, ConnectionError):  # Java may be gone already
+        if self._query is not None:  # not while holding `_writing`: Spark waits for the batch, which needs it
+            with suppress(Py4JError, ConnectionError):  # Java may be gone already
                 self._query.stop()
 
     # ---- batches
