@@ -467,7 +467,7 @@ def test_whatever_comes_as_a_notification_is_read_or_a_value_error(item: object)
 
 @given(JSON)
 def test_whatever_comes_as_a_reply_is_read_or_a_value_error(item: object) -> None:
-    ana = Subscriber("ana")
+    ana = Subscriber("ana", session=False)
     try:
         ana._answer(item)
     except ValueError:
@@ -480,12 +480,12 @@ def test_topics_that_are_not_granted_are_told(tmp_path: Path) -> None:
         NatsServer(tmp_path / "nats", extra=f"authorization {{ users = [{rights}] }}") as server,
         pytest.raises(NotGranted) as error,
     ):
-        Subscriber("ana", server=url(server), password="p").connect()
+        Subscriber("ana", server=url(server), password="p", session=False).connect()
     assert error.value.topics == ("spinney/ana/note/+",)
 
 
 def test_names_of_subscriptions_are_checked_here() -> None:
-    ana = Subscriber("ana")
+    ana = Subscriber("ana", session=False)
     for sid in ("a/b", "*", "x" * 65):
         with pytest.raises(ValueError, match="a subscription's id"):
             ana.subscribe("NO2 > 40", sid=sid)
