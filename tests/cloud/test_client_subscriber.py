@@ -302,7 +302,8 @@ def test_what_was_not_read_comes_again_in_the_next_session_and_what_was_does_not
 @pytest.mark.parametrize(
     "quick_server", ["nats", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))], indirect=True
 )
-def test_it_is_closed_when_the_server_has_read_all(quick_server: Server) -> None:
+def test_it_is_closed_when_the_server_has_read_all(quick_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spinney.client.link.CLOSE_SECONDS", 60.0)
     assert quick_server.process is not None
     ana = Subscriber("ana", server=url(quick_server), session="desk").connect()
     closing = threading.Thread(target=ana.close)
@@ -313,7 +314,7 @@ def test_it_is_closed_when_the_server_has_read_all(quick_server: Server) -> None
         assert closing.is_alive(), "a server that reads nothing"
     finally:
         quick_server.process.send_signal(signal.SIGCONT)
-    closing.join(1)
+    closing.join(30)
     assert not closing.is_alive()
 
 
