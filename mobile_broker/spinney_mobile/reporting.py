@@ -141,7 +141,7 @@ def _counts(broker: Broker) -> dict[str, int]:
 
 def evaluated_by(broker: Broker) -> State:
     """What it evaluates, and what it could not send, as the cloud is told."""
-    counts, outbox, motes = broker.taking.counts, broker.outbox.counts, broker.pushing.counts().get("events_lost", 0)
+    outbox, motes = broker.outbox.counts, broker.pushing.counts().get("events_lost", 0)
     refused = 0 if broker.uplink is None else broker.uplink.counts.refused
     has_motes = any(isinstance(one, AcquireMotes) and one.enabled for one in broker.settings.acquire)
     has_motes = has_motes or bool(broker.pushing.sources)
@@ -155,7 +155,6 @@ def evaluated_by(broker: Broker) -> State:
         sends_all=broker.settings.send == "all" and not has_motes,
         lost=outbox.dropped_full + outbox.dropped_old + refused + motes + (not broker.outbox.intact),
         lost_by_motes=motes,
-        thinned=counts["thinned"],
     )
 
 
