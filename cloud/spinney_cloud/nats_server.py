@@ -171,7 +171,7 @@ class Said(NamedTuple):
 
 
 def translate(line: str) -> Said:
-    """What a line of its output means to us. What a client does wrong is no error of ours."""
+    """The level and text of a line of its output for our log. What a client does wrong is a warning at most."""
     found = _LINE.match(line)
     if not found:
         return Said(logging.DEBUG, line, False)

@@ -339,7 +339,7 @@ def _written(batch: DataFrame) -> pa.Table:
 
 
 def reason_of(error: PySparkException, ours: Exception | None) -> str:
-    """Why a query failed, in our own words, if one of ours stopped it, here or in a process of Spark."""
+    """Why a query failed: the text of our own exception, here or in a process of Spark, else Spark's."""
     if ours is not None:
         return str(ours)
     found = _OURS.findall(str(error))
