@@ -76,7 +76,7 @@ def subscribed(cloud: StandIn, mosquitto: MosquittoServer, *arguments: str) -> I
         yield process
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2, 0.3, 0.4])
+@pytest.mark.parametrize("delay", [0.05, 0.2, 0.4])
 def test_sub_that_has_just_been_started_ends(delay: float) -> None:
     with socket.create_server((HOST, 0)) as silent:
         command = [sys.executable, "-m", "spinney_tools", "sub", "NO2 > 40", "--server"]
@@ -170,7 +170,7 @@ def test_sub_whose_reader_does_not_read_ends(mosquitto: MosquittoServer) -> None
         assert not cloud.subscriptions
 
 
-@pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("at", [1, 4, 5, 7])
 def test_sub_ends_if_ctrl_c_comes_while_its_main_thread_has_a_lock(mosquitto: MosquittoServer, at: int) -> None:
     """A KeyboardInterrupt there would leave it locked."""
     with StandIn(mosquitto.mqtt_port) as cloud:
