@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,17 @@ from servers import MosquittoServer, NatsServer
 from stand_in import StandIn, wait_until
 
 import spinney
-from spinney.client import Closed, Handle, NotGranted, Notification, RequestRefused, Subscriber, TimedOut
+from spinney.client import (
+    Closed,
+    Handle,
+    NotGranted,
+    Notification,
+    RequestRefused,
+    ServerUnreachable,
+    Subscriber,
+    TimedOut,
+)
+from spinney.client.callbacks import Caller
 from spinney.client.mailbox import Item, Seen
 from spinney.client.notification import read
 
@@ -297,6 +308,39 @@ def test_what_was_not_read_comes_again_in_the_next_session_and_what_was_does_not
             assert sorted(ids(air, 6)) == [f"n{n}" for n in range(4, 10)]
             with pytest.raises(TimedOut):
                 air.get(0.2)
+
+
+def while_starting(monkeypatch: pytest.MonkeyPatch, name: str, what: Callable[[], object]) -> list[Exception]:
+    """Have another thread do that when the thread of this name is made and not started; what it raises."""
+    start, raised = threading.Thread.start, list[Exception]()
+
+    def do() -> None:
+        try:
+            what()
+        except Exception as error:  # noqa: BLE001  # the test looks at it
+            raised.append(error)
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name == name:
+            other = threading.Thread(target=do)
+            start(other)
+            other.join(0.2)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    return raised
+
+
+def test_it_may_be_closed_as_its_threads_start(mosquitto: MosquittoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ana = Subscriber("ana", server=url(mosquitto), session=False)
+    raised = while_starting(monkeypatch, "spinney-ana", ana.close)
+    with suppress(ServerUnreachable):
+        ana.connect()
+    caller = Caller("caller", iter(()))
+    raised_too = while_starting(monkeypatch, "caller", caller.join)
+    caller.start()
+    caller.join()
+    assert [*raised, *raised_too] == []
 
 
 @pytest.mark.parametrize(
