@@ -26,6 +26,8 @@ PACKAGES = {
     "mosquitto_pub": "mosquitto-clients",
     "systemd-analyze": "systemd",
     "unshare": "util-linux",
+    "fsfreeze": "util-linux",
+    "mkfs.ext4": "e2fsprogs",
     "useradd": "passwd",
     "chroot": "coreutils",
 }

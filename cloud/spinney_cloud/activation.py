@@ -323,7 +323,7 @@ class Activations:
                 self._changed.add(client)
         except Exception:
             self.failures += 1
-            log.exception("the filter %s is not active on %s, for a fault of ours", digest, client)
+            log.exception("internal error: the filter %s is not active on %s", digest, client)
 
     def _active(self, digest: str, client: str, broker: BrokerActivation) -> Active | None:
         wanted = self.index.get(digest)

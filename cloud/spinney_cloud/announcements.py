@@ -175,17 +175,16 @@ class Announcement:
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
+class _OfSession:
+    session: str
+
+
+class Away(_OfSession):
     """The will: the broker is not connected any more."""
 
-    session: str
 
-
-@dataclass(frozen=True, slots=True)
-class Over:
+class Over(_OfSession):
     """The broker is done."""
-
-    session: str
 
 
 @dataclass(frozen=True, slots=True)

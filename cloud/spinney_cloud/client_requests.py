@@ -109,7 +109,7 @@ class ClientRequests:
         )
         self._failed = Counter(
             "spinney_coordinator_requests_failed",
-            "Requests that were refused for a fault of ours, which is in the log",
+            "Requests that were refused because of an internal error, which is in the log",
             ["request"],
             registry=metrics,
         )
@@ -194,8 +194,8 @@ class ClientRequests:
             raise error
         leaf = taken.leaf if taken.leaf in self._counts else "other"
         self._failed.labels(leaf).inc()
-        log.error("a request of %s (%s) is refused for a fault of ours", taken.client, leaf, exc_info=error)
-        return Refusal(500, f"a fault of ours, it is in the log: {type(error).__name__}")
+        log.error("internal error: a request of %s (%s) is refused", taken.client, leaf, exc_info=error)
+        return Refusal(500, f"internal error; see the cloud's log: {type(error).__name__}")
 
     async def _begin(self, taken: _Taken, reading: Reading | Exception | None) -> Any:
         if isinstance(reading, Exception):

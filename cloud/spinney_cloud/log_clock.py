@@ -1,7 +1,7 @@
 """What time it is in the log: by its own records and the time that has passed since, never by our own wall clock.
 
-A record is read after it was stored, so each says what time it is at least. A tick of our own was stored a moment ago:
-it says what time it is, also after the log's clock was set back.
+A record is read after it was stored, so each says what time it is at least. A tick of this process was stored a moment
+ago: it says what time it is, also after the log's clock was set back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class LogClock:
         self._asked = False
 
     def ask(self) -> None:
-        """A tick of ours goes into the log: the next one that is read is it."""
+        """We published a tick; the next tick we read is ours."""
         self._asked = True
 
     def read(self, time: float, now: float, *, own: bool) -> None:

@@ -8,6 +8,7 @@ import logging
 import re
 import shutil
 import signal
+import subprocess
 import sysconfig
 import time
 from collections import deque
@@ -37,6 +38,12 @@ ACK_WAIT_SECONDS = 10
 """After it, what a client has not acknowledged is sent again; see mqtt.sessions for why that is not 30."""
 HANDSHAKE_SECONDS = 10
 """For TLS, and for a client to say who it is: slow links, busy machines. nats-server's defaults are 2 s and 3 s."""
+DISK_SECONDS = 30
+"""For a disk that stalls. nats-server's 5 s are over sooner, and then it closes the connection without a CONNACK or
+PUBACK: of each client that comes or publishes meanwhile."""
+WITH_DISK_SECONDS = (2, 12)
+"""The first version that can be told so; an older one does not start if it is."""
+ASK_SECONDS = 10.0
 RELOAD_SECONDS = 10.0
 STOP_SECONDS = 20.0
 LAST_LINES = 20
@@ -73,11 +80,23 @@ def find() -> Path:
     return Path(found)
 
 
+def version_of(program: Path) -> tuple[int, ...]:
+    """Major and minor; nothing if it does not say."""
+    try:
+        asked = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    found = re.search(r"v(\d+)\.(\d+)", asked.stdout)
+    return tuple(map(int, found.groups())) if found else ()
+
+
 # ---- Its configuration ------------------------------------------------------------------------------------------
 
 
-def configuration(settings: Settings, data: DataDir, ports: NatsPorts, authorization: str) -> str:
-    """The text of its configuration file; it holds secrets."""
+def configuration(
+    settings: Settings, data: DataDir, ports: NatsPorts, authorization: str, version: tuple[int, ...]
+) -> str:
+    """The text of its configuration file, for this version of it; it holds secrets."""
     nats, mqtt = settings.nats, settings.mqtt
     blocks = [
         "# Written at each start and whenever users change; edits are lost.",
@@ -102,6 +121,7 @@ def configuration(settings: Settings, data: DataDir, ports: NatsPorts, authoriza
             f"  listen: {_text(at(mqtt.host, ports.mqtt))}",
             f'  ack_wait: "{ACK_WAIT_SECONDS}s"',
             f"  max_ack_pending: {mqtt.max_ack_pending}",
+            *([f'  js_api_timeout: "{DISK_SECONDS}s"'] if version >= WITH_DISK_SECONDS else []),
             *_tls(mqtt.tls, ask_clients=True),
             "}",
         ]
@@ -151,7 +171,7 @@ class Said(NamedTuple):
 
 
 def translate(line: str) -> Said:
-    """What a line of its output means to us. What a client does wrong is no error of ours."""
+    """The level and text of a line of its output for our log. What a client does wrong is a warning at most."""
     found = _LINE.match(line)
     if not found:
         return Said(logging.DEBUG, line, False)
@@ -212,6 +232,7 @@ class NatsServer:
         self._reloading = asyncio.Lock()
         self._reloaded: asyncio.Future[str | None] | None = None
         program = find()
+        self._version = version_of(program)
         self.child = Child(
             PROGRAM, lambda: [str(program), "-c", str(self._file)], self._hear, must_start=True, own_stderr=False
         )
@@ -234,7 +255,7 @@ class NatsServer:
         self._users_stamp = self._users.stamp()
         users = Users.load(self._data.path)
         authorization = nats_authorization(users, self._data.secrets, anonymous_may=anonymous_may)
-        text = configuration(settings, self._data, self.ports, authorization)
+        text = configuration(settings, self._data, self.ports, authorization, self._version)
         write_whole(self._file, text.encode())
 
     @property

@@ -17,7 +17,7 @@ HOLDS: Final = sys.platform == "linux"
 
 
 class Listener(NamedTuple):
-    """An address that something of ours is to listen on."""
+    """An address that one of our processes is to listen on."""
 
     what: str
     host: str

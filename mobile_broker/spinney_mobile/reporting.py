@@ -148,7 +148,7 @@ def has_motes(broker: Broker) -> bool:
 
 def evaluated_by(broker: Broker) -> State:
     """What it evaluates, and what it could not send, as the cloud is told."""
-    counts, outbox, motes = broker.taking.counts, broker.outbox.counts, broker.pushing.counts().get("events_lost", 0)
+    outbox, motes = broker.outbox.counts, broker.pushing.counts().get("events_lost", 0)
     refused = 0 if broker.uplink is None else broker.uplink.counts.refused
     with_motes = has_motes(broker)
     behind = [name for name in broker.pushing.behind() if broker.leases.owns(name)]
@@ -161,7 +161,6 @@ def evaluated_by(broker: Broker) -> State:
         sends_all=broker.settings.send == "all" and not with_motes,
         lost=outbox.dropped_full + outbox.dropped_old + refused + motes + (not broker.outbox.intact),
         lost_by_motes=motes,
-        thinned=counts["thinned"],
     )
 
 

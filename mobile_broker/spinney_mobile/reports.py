@@ -1,11 +1,11 @@
 """What this broker tells the cloud that it evaluates, so that the cloud can say later what was never sent. Pure.
 
     {"session": "...", "report": {"run": "...", "epoch": 7, "pending": ["m7"], "private": true, "all": true,
-     "motes": true, "fresh": true, "lost": 3, "thinned": 0, "seconds": 12.5}}
+     "motes": true, "fresh": true, "lost": 3, "seconds": 12.5}}
 
 A report says: the activation of this epoch is at work here, and on all motes but those of `pending`; what was decided
-before it was is with the cloud, but for `lost` and `thinned` readings since the report before, the first of which was
-taken so many seconds ago. So it goes out only some time after what it tells of, and not before all that waited in the
+before it was is with the cloud, but for `lost` readings since the report before, the first of which was taken so many
+seconds ago. So it goes out only some time after what it tells of, and not before all that waited in the
 outbox then has left it. Members that are not said are 0, false, or none; `pending: null` is all of them.
 
 Only a cloud that asks for reports, in its answer to an announcement, is told.
@@ -51,8 +51,6 @@ class State:
     """Readings that were dropped or refused since the start."""
     lost_by_motes: int = 0
     """Of these, by motes whose ring was full."""
-    thinned: int = 0
-    """Readings that did not go up because more were not wanted, since the start."""
 
 
 class Reports:
@@ -78,7 +76,7 @@ class Reports:
         self._place = 0
         """Of the outbox, before which all must have left it."""
         self._sent_at = float("-inf")
-        self._told = (0, 0, 0)
+        self._told = (0, 0)
         """Losses that the cloud knows of."""
         self._longest = longest_seconds
         self._whole_since: float | None = None
@@ -130,11 +128,10 @@ class Reports:
         body |= {"motes": True} if state.with_motes is not None else {}
         body |= {"fresh": True} if self._is_fresh else {}
         self._is_fresh = False
-        lost, thinned = state.lost - self._told[0], state.thinned - self._told[1]
-        if lost or thinned:
+        if lost := state.lost - self._told[0]:
             seconds = self._longest if self._whole_since is None else now - self._whole_since
-            if state.lost_by_motes > self._told[2]:
+            if state.lost_by_motes > self._told[1]:
                 seconds = max(seconds, MOTE_SECONDS)
-            body |= {"lost": lost, "thinned": thinned, "seconds": round(seconds, 1)}
-        self._told = (state.lost, state.thinned, state.lost_by_motes)
+            body |= {"lost": lost, "seconds": round(seconds, 1)}
+        self._told = (state.lost, state.lost_by_motes)
         return body

@@ -486,9 +486,9 @@ class World:
                 if last_direct and last_direct[0] < one.at < last_direct[-1]:
                     found.append(one)
                 continue
+            if one.waits and not one.missing and (one.arrival is None or one.arrival > until):
+                continue  # it comes later, if only after the world's end
             came = one.arrival if one.arrival is not None else one.at
-            if one.waits and not one.missing and came > until:
-                continue
             due = one.at + DETECTED_SECONDS + 5
             if since <= came <= until if one.arrival is not None else since <= one.at and due <= until:
                 found.append(one)

@@ -38,6 +38,8 @@ class StandIn:
         self.log: list[dict[str, Any]] = []
         self.messages: list[tuple[str, bytes]] = []
         self.subscriptions: dict[tuple[str, str], Any] = {}
+        self.asked: list[str] = []
+        """Requests for subscriptions as they came, and empty ones to end them."""
         self.unpublished: list[str] = []
         self.refuse: Callable[[dict[str, Any]], str | None] = lambda _: None
         self.deaf = False
@@ -113,6 +115,7 @@ class StandIn:
             self.say(f"spinney/{client}/reply", {"stored": stored, **batch, **limit})
 
     def _subscribe(self, client: str, sid: str, text: str) -> None:
+        self.asked.append(text)
         if self.deaf:
             return
         answer: dict[str, Any] = {"request": "sub", "sid": sid, "ok": True}

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,17 @@ from servers import MosquittoServer, NatsServer
 from stand_in import StandIn, wait_until
 
 import spinney
-from spinney.client import Closed, Handle, NotGranted, Notification, RequestRefused, Subscriber, TimedOut
+from spinney.client import (
+    Closed,
+    Handle,
+    NotGranted,
+    Notification,
+    RequestRefused,
+    ServerUnreachable,
+    Subscriber,
+    TimedOut,
+)
+from spinney.client.callbacks import Caller
 from spinney.client.mailbox import Item, Seen
 from spinney.client.notification import read
 
@@ -299,10 +310,44 @@ def test_what_was_not_read_comes_again_in_the_next_session_and_what_was_does_not
                 air.get(0.2)
 
 
+def while_starting(monkeypatch: pytest.MonkeyPatch, name: str, what: Callable[[], object]) -> list[Exception]:
+    """Have another thread do that when the thread of this name is made and not started; what it raises."""
+    start, raised = threading.Thread.start, list[Exception]()
+
+    def do() -> None:
+        try:
+            what()
+        except Exception as error:  # noqa: BLE001  # the test looks at it
+            raised.append(error)
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name == name:
+            other = threading.Thread(target=do)
+            start(other)
+            other.join(0.2)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    return raised
+
+
+def test_it_may_be_closed_as_its_threads_start(mosquitto: MosquittoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ana = Subscriber("ana", server=url(mosquitto), session=False)
+    raised = while_starting(monkeypatch, "spinney-ana", ana.close)
+    with suppress(ServerUnreachable):
+        ana.connect()
+    caller = Caller("caller", iter(()))
+    raised_too = while_starting(monkeypatch, "caller", caller.join)
+    caller.start()
+    caller.join()
+    assert [*raised, *raised_too] == []
+
+
 @pytest.mark.parametrize(
     "quick_server", ["nats", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))], indirect=True
 )
-def test_it_is_closed_when_the_server_has_read_all(quick_server: Server) -> None:
+def test_it_is_closed_when_the_server_has_read_all(quick_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spinney.client.link.CLOSE_SECONDS", 60.0)
     assert quick_server.process is not None
     ana = Subscriber("ana", server=url(quick_server), session="desk").connect()
     closing = threading.Thread(target=ana.close)
@@ -313,7 +358,7 @@ def test_it_is_closed_when_the_server_has_read_all(quick_server: Server) -> None
         assert closing.is_alive(), "a server that reads nothing"
     finally:
         quick_server.process.send_signal(signal.SIGCONT)
-    closing.join(1)
+    closing.join(30)
     assert not closing.is_alive()
 
 
@@ -467,7 +512,7 @@ def test_whatever_comes_as_a_notification_is_read_or_a_value_error(item: object)
 
 @given(JSON)
 def test_whatever_comes_as_a_reply_is_read_or_a_value_error(item: object) -> None:
-    ana = Subscriber("ana")
+    ana = Subscriber("ana", session=False)
     try:
         ana._answer(item)
     except ValueError:
@@ -480,12 +525,12 @@ def test_topics_that_are_not_granted_are_told(tmp_path: Path) -> None:
         NatsServer(tmp_path / "nats", extra=f"authorization {{ users = [{rights}] }}") as server,
         pytest.raises(NotGranted) as error,
     ):
-        Subscriber("ana", server=url(server), password="p").connect()
+        Subscriber("ana", server=url(server), password="p", session=False).connect()
     assert error.value.topics == ("spinney/ana/note/+",)
 
 
 def test_names_of_subscriptions_are_checked_here() -> None:
-    ana = Subscriber("ana")
+    ana = Subscriber("ana", session=False)
     for sid in ("a/b", "*", "x" * 65):
         with pytest.raises(ValueError, match="a subscription's id"):
             ana.subscribe("NO2 > 40", sid=sid)

@@ -36,6 +36,13 @@ def said(session: str = "s1", *sources: str, **more: Any) -> dict[str, Any]:
     return {"session": session, "sources": [source(name, NO2=NO2) for name in sources], "lease": list(sources), **more}
 
 
+async def activated(kit: Kit) -> None:
+    """A subscription, and a broker that is told of it."""
+    await kit.subscribe("ana", "a", "NO2 > 40")
+    await kit.announce("b1", said())
+    await until(lambda: kit.active("b1"))
+
+
 async def history(kit: Kit, tenant: str = "default") -> list[dict[str, Any]]:
     return [one.value for _, one in await kit.records() if isinstance(one, History) and one.tenant == tenant]
 
@@ -122,9 +129,7 @@ def test_no_broker_is_told_before_it_is_written_down(nats: NatsServer, monkeypat
             monkeypatch.setattr(Recorder, "write", watched)
             monkeypatch.setattr(NatsLog, "out", sent)
             await kit.start()
-            await kit.subscribe("ana", "a", "NO2 > 40")
-            await kit.announce("b1", said())
-            await until(lambda: kit.active("b1"))
+            await activated(kit)
             assert written
 
     run(work())
@@ -147,9 +152,7 @@ def test_announcements_that_say_nothing_new_are_not_written_down(nats: NatsServe
 def test_after_a_restart_all_of_it_is_written_again_and_proves_the_same(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats) as kit:
-            await kit.subscribe("ana", "a", "NO2 > 40")
-            await kit.announce("b1", said())
-            await until(lambda: kit.active("b1"))
+            await activated(kit)
             await reported(kit)
             await kit.stop()
             before = len(await history(kit))
@@ -170,9 +173,7 @@ def test_after_a_restart_all_of_it_is_written_again_and_proves_the_same(nats: Na
 def test_what_an_older_cloud_told_in_between_is_not_known(nats: NatsServer) -> None:
     async def work() -> None:
         async with Kit(nats) as kit:
-            await kit.subscribe("ana", "a", "NO2 > 40")
-            await kit.announce("b1", said())
-            await until(lambda: kit.active("b1"))
+            await activated(kit)
             await reported(kit)
             await kit.stop()
             bucket = kit.log.bucket(names.ACTIVATIONS)

@@ -86,9 +86,34 @@ def test_nats_server_takes_the_configuration(tmp_path: Path, flags: dict[str, st
     with DataDir(folder) as data:
         for users in (Users(), Users().add("kit", Role.PUBLISHER, "default", "a password")):
             file = tmp_path / "nats.conf"
-            file.write_text(nats_server.configuration(settings, data, ports, nats_authorization(users, data.secrets)))
-            tried = subprocess.run([nats_server.find(), "-t", "-c", file], capture_output=True, text=True, check=False)
+            authorization, program = nats_authorization(users, data.secrets), nats_server.find()
+            version = nats_server.version_of(program)
+            assert version >= nats_server.WITH_DISK_SECONDS
+            file.write_text(nats_server.configuration(settings, data, ports, authorization, version))
+            tried = subprocess.run([program, "-t", "-c", file], capture_output=True, text=True, check=False)
             assert tried.returncode == 0, tried.stderr
+
+
+@pytest.mark.parametrize(
+    ("says", "version", "is_told"),
+    [
+        ("nats-server: v2.12.0", (2, 12), True),
+        ("nats-server: v2.10.29-RC.1", (2, 10), False),
+        ("no version", (), False),
+    ],
+)
+def test_how_long_a_disk_may_stall_is_told_to_a_server_that_knows_it(
+    tmp_path: Path, says: str, version: tuple[int, ...], is_told: bool
+) -> None:
+    program = tmp_path / "nats-server"
+    program.write_text(f"#!/bin/sh\necho {says}\n")
+    program.chmod(0o755)
+    assert nats_server.version_of(program) == version
+    settings = configure({"data": str(tmp_path / "data")}, {}).settings
+    with DataDir(tmp_path / "data") as data:
+        text = nats_server.configuration(settings, data, NatsPorts(4222, 1883), "", version)
+    assert ('js_api_timeout: "30s"' in text) is is_told
+    assert nats_server.version_of(tmp_path / "missing") == ()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pytest
+from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 sys.path.append(str(Path(__file__).parents[1] / "cloud"))
 
@@ -26,6 +31,7 @@ from spinney_cloud.nats_log import NatsLog, read_range
 from spinney_cloud.notes import MATCHER, PIPELINE, Notes
 from spinney_cloud.notes import decode as decode_notes
 from spinney_cloud.pipeline.direct_get import DirectGet, LogServer
+from spinney_cloud.pipeline.running import Part
 from spinney_cloud.records import Publications, Record, RecordError, Run, SubscriptionChange, encode, kind_of
 from spinney_cloud.records import decode as decode_record
 from spinney_cloud.settings import Settings
@@ -207,3 +213,30 @@ def in_order(notes: Iterable[Notes]) -> list[tuple[Any, ...]]:
             publication = None if note.row is None else each.publications[note.row]
             found.append((each.at, each.tenant, each.time, str(note._replace(row=None)), str(publication)))
     return sorted(found)
+
+
+def stop_at_batch(monkeypatch: pytest.MonkeyPatch, part: Part, moment: str) -> threading.Event:
+    """Have a streaming part told to stop while it takes a batch, "before" or "after" that is read; set when it has."""
+    read, stopped = DataFrame.toArrow, threading.Event()
+
+    def stop() -> None:
+        part.stop()
+        stopped.set()
+
+    def tell() -> None:
+        threading.Thread(target=stop, daemon=True).start()
+        wait_until(lambda: not any(query.isActive for query in active), "Spark stops the query")
+
+    def taken(batch: DataFrame) -> pa.Table:
+        active.extend(batch.sparkSession.streams.active)
+        monkeypatch.undo()
+        if moment == "before":
+            tell()
+        rows = read(batch)
+        if moment == "after":
+            tell()
+        return rows
+
+    active: list[StreamingQuery] = []
+    monkeypatch.setattr(DataFrame, "toArrow", taken)
+    return stopped

@@ -13,7 +13,20 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from kit import city, direct, expected_ids, make_log, messages, publications, purge, put, server_of, wait_until
+from kit import (
+    FIRST_BATCH_SECONDS,
+    city,
+    direct,
+    expected_ids,
+    make_log,
+    messages,
+    publications,
+    purge,
+    put,
+    server_of,
+    stop_at_batch,
+    wait_until,
+)
 from pyspark.sql import SparkSession
 from servers import NatsServer
 
@@ -100,6 +113,25 @@ def test_each_reading_is_in_the_lake_once_over_stops_and_starts(
         assert one.ingest.status.rows == 200
     assert len(ids(lake)) == len(set(ids(lake))) == 1_000
     assert len(dead(lake)) == 2
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_told_to_stop_while_a_batch_is_taken_it_ends(
+    moment: str, spark: SparkSession, nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_log(nats)
+    last = put(nats, city(10))
+    lake = Lake(tmp_path / "lake")
+    ingest = Ingest(spark, lake, Plan(server_of(nats), trigger_seconds=0))
+    stopped = stop_at_batch(monkeypatch, ingest, moment)
+    one = Running(ingest)
+    assert stopped.wait(FIRST_BATCH_SECONDS)
+    one.end()
+    assert one.failure is None
+    assert lake.sequence() in (0, last)
+    with running(spark, nats, lake) as one:
+        one.until(last)
+    assert len(ids(lake)) == 200
 
 
 def test_on_a_cluster_with_a_file_system_of_its_own_the_checkpoint_is_still_here(

@@ -20,6 +20,7 @@ from kit import (
     publications,
     put,
     server_of,
+    stop_at_batch,
     told,
     wait_until,
 )
@@ -92,6 +93,25 @@ def test_the_query_says_what_the_engine_says(spark: SparkSession, nats: NatsServ
     found, wanted = told(nats), engine_says(nats)
     last = found[-1].at
     assert in_order(found) == in_order(each for each in wanted if each.at <= last)
+
+
+@pytest.mark.slow
+def test_told_to_stop_while_a_batch_is_taken_it_ends(
+    spark: SparkSession, nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_log(nats)
+    end = put(nats, [*BEGINNING[:1], *city(10)])
+    where = Where(server_of(nats), str(tmp_path / "lake"))
+    matching = Matching(spark, MatchingPlan(where, str(tmp_path / "matching"), trigger_seconds=0))
+    stopped = stop_at_batch(monkeypatch, matching, "after")
+    matching.start()
+    waiter = threading.Thread(target=matching.wait, daemon=True)
+    waiter.start()
+    assert stopped.wait(FIRST_BATCH_SECONDS)
+    waiter.join()
+    with running(spark, nats, tmp_path) as matching:
+        wait_until(lambda: matching.status.sequence >= end, "what was left is answered", FIRST_BATCH_SECONDS)
+    assert in_order(told(nats)) == in_order(engine_says(nats))
 
 
 EXTRAS: list[dict[str, Any]] = [{}, {"type": "air/no2"}, {"indoors": True}, {"humidity": 3, "lat": 46, "long": 15}, {}]

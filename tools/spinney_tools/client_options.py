@@ -83,3 +83,8 @@ def advice(error: Exception) -> str:
 def say(text: str) -> None:
     """To whoever looks on, beside the output."""
     print(text, file=sys.stderr, flush=True)
+
+
+def discard_output() -> None:
+    """Nobody reads it any more: what is still buffered must neither complain nor wait at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

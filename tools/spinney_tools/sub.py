@@ -7,20 +7,27 @@ import json
 import queue
 import re
 import secrets
-import signal
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from spinney.client import ClientError, Handle, Notification, Subscriber
 from spinney.errors import SpinneyError, SyntaxError
 
-from .client_options import DONE, ERROR, OptionError, add_access, advice, certificate, password, say
+from .client_options import DONE, ERROR, OptionError, add_access, advice, certificate, discard_output, password, say
 from .colours import COLOURS, coloured
+from .interrupts import Interrupts
 
 CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 3.0
+"""For the cloud to say at the end that what was asked for is done."""
+END_SECONDS = 10.0
+"""From Ctrl-C to the end, whatever does not answer."""
 MAX_WAITING = 1_000
 """Notifications between the thread that gets them and the one that prints."""
 LOOK_AGAIN_SECONDS = 0.2
@@ -36,6 +43,8 @@ examples:
 A subscription is text, or JSON with options: {"text": "NO2 > 40", "max_per": "10/min"}; `id: ` in front names it.
 What comes while the link is down waits at the server. When this ends, so do its subscriptions, unless --keep; then
 what comes waits for the next start, with --session under that name.
+
+A second Ctrl-C does not wait for the cloud's word.
 
 exit codes: 0 ended by Ctrl-C or --count, 2 something was wrong
 """
@@ -90,26 +99,55 @@ class _Run:
             on_connection=_say_connection,
         )
         self._handles: list[Handle] = []
+        self._interrupts = Interrupts()
         self._ending = False
+        self._ended = False
+        self._error: Exception | None = None
         self._colour = not options.json and sys.stdout.isatty()
 
     def run(self) -> int:
-        """Subscribes and prints, until Ctrl-C, SIGTERM or the count."""
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        """Prints, while other threads subscribe and unsubscribe, until Ctrl-C, SIGTERM or the count."""
+        with self._interrupts:
+            beginning = self._start(self._begin)
+            try:
+                self._print()
+            except KeyboardInterrupt:
+                discard_output()
+            finally:
+                self._ending = True
+                self._start(partial(self._finish, beginning))
+                self._wait_for_end()
+        if self._error is not None:
+            raise self._error
+        return DONE
+
+    def _start(self, work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=self._do, args=(work,), daemon=True)
+        thread.start()
+        return thread
+
+    def _do(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  # raised again by the main thread
+            self._error = self._error or error
+        finally:
+            self._interrupts.wake()
+
+    def _begin(self) -> None:
         try:
             self._subscriber.connect(CONNECT_SECONDS)
             self._subscribe()
+        except ClientError:
+            if not self._ending:
+                raise
+        else:
             say(self._subscriber.session)
-            self._print()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            self._end()
-            signal.signal(signal.SIGTERM, before)
-        return DONE
 
     def _subscribe(self) -> None:
         for text in self._options.subscription:
+            if self._ending:
+                return
             sid, text = split(text)
             try:
                 handle = self._subscriber.subscribe(text, sid=sid, callback=self._take)
@@ -125,14 +163,28 @@ class _Run:
                 self._found.put(notification, timeout=LOOK_AGAIN_SECONDS)
             except queue.Full:
                 continue
+            self._interrupts.wake()
             return
 
     def _print(self) -> None:
         left = self._options.count
-        while left is None or left > 0:
-            notification = self._found.get()
-            print(self._line(notification), flush=True)
+        while (left is None or left > 0) and (notification := self._next()) is not None:
+            line = self._line(notification)
+            self._interrupts.raising = True
+            try:
+                print(line, flush=True)
+            finally:
+                self._interrupts.raising = False
             left = None if left is None else left - 1
+
+    def _next(self) -> Notification | None:
+        """None at the end."""
+        while not self._interrupts.count and self._error is None:
+            try:
+                return self._found.get_nowait()
+            except queue.Empty:
+                self._interrupts.wait()
+        return None
 
     def _line(self, notification: Notification) -> str:
         if self._options.json:
@@ -147,18 +199,35 @@ class _Run:
     def _width(self) -> int:
         return max(len(handle.sid) for handle in self._handles)
 
-    def _end(self) -> None:
+    def _finish(self, beginning: threading.Thread) -> None:
         """Unsubscribes, as far as the cloud answers, and says what is left behind."""
-        self._ending = True
-        left = []
-        for handle in self._handles if not self._options.keep else []:
+        try:
+            if self._subscriber.connected:
+                beginning.join(ANSWER_SECONDS)  # what has been asked for may be granted yet
+            left = [] if self._options.keep else self._unsubscribe()
+            self._subscriber.close()
+            for text in left:
+                say(text)
+        finally:
+            self._ended = True
+
+    def _unsubscribe(self) -> list[str]:
+        left: list[str] = []
+        end = time.monotonic() + ANSWER_SECONDS
+        for handle in self._handles:
             try:
-                handle.unsubscribe(timeout_seconds=3.0)
+                handle.unsubscribe(timeout_seconds=max(end - time.monotonic(), 0.0))
             except ClientError as error:
                 left.append(f"{handle.sid} goes on in the cloud: {error}")
-        self._subscriber.close()
-        for text in left:
-            say(text)
+        return left
+
+    def _wait_for_end(self) -> None:
+        """Not for ever, and not after another Ctrl-C."""
+        end, before = time.monotonic() + END_SECONDS, self._interrupts.count
+        while not self._ended and self._interrupts.count == before and (left := end - time.monotonic()) > 0:
+            self._interrupts.wait(left)
+        if not self._ended:
+            say("ended without the cloud's word: subscriptions may go on there")
 
 
 def _say_connection(up: bool, reason: str) -> None:

@@ -132,7 +132,7 @@ def install(app: FastAPI) -> None:
         return answer(_validation(error.errors()))
 
     async def failed(_: Request, error: Exception) -> Response:
-        return answer(HTTPException(500, f"a fault of ours, it is in the log: {type(error).__name__}"))
+        return answer(HTTPException(500, f"internal error; see the cloud's log: {type(error).__name__}"))
 
     app.add_exception_handler(StarletteHTTPException, refused)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -1,4 +1,4 @@
-"""Each request counted and timed, and each fault of ours logged."""
+"""Each request counted and timed, and each internal error logged."""
 
 from __future__ import annotations
 

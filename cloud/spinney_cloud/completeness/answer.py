@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 Verdict = Literal["complete", "at least", "unknown"]
 Why = Literal[
-    "filters", "changing", "density", "thinned", "labels", "private", "lost", "gap", "away", "unowned", "cut",
+    "filters", "changing", "density", "labels", "private", "lost", "gap", "away", "unowned", "cut",
     "lake", "before", "retention", "silent", "broken", "effort",
 ]  # fmt: skip
 
@@ -28,7 +28,6 @@ _WORDS: Final[Mapping[Why, str]] = {
     "filters": "{broker} held back what no active subscription wanted",
     "changing": "{broker} had not acknowledged what it was asked for, or a mote had not committed it",
     "density": "a density had chosen other sources",
-    "thinned": "{broker} thinned readings, since no subscription wanted more of them",
     "labels": "{broker} evaluated the state itself, and withheld labels that changed nothing",
     "private": "{broker} may hold back readings",
     "lost": "{broker} lost readings: it had no room for them, or they were refused",

@@ -64,17 +64,16 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
+class _OfBroker:
+    client: str
+
+
+class Away(_OfBroker):
     """A broker is not connected any more."""
 
-    client: str
 
-
-@dataclass(frozen=True, slots=True)
-class Over:
+class Over(_OfBroker):
     """A broker announces nothing any more."""
-
-    client: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,6 @@ class Report:
     """Whether it has sent all that it heard, from the beginning of this link until this was at work."""
     lost: int
     """Readings that it had to drop, or that were refused, since its report before."""
-    thinned: int
-    """Readings that it held back since then because more were not wanted."""
     seconds: float
     """How long ago the first of these may have been taken."""
 
@@ -136,11 +133,8 @@ class Reported:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(_OfBroker):
     """Of a broker something was not written down before this."""
-
-    client: str
 
 
 Entry = Kept | Announced | Present | Away | Over | Activated | Leased | Reported | Broken
@@ -276,9 +270,11 @@ def _announcement(item: Mapping[str, Any], tenant: str, at: float) -> Announceme
     return read
 
 
-PASSING: Final = ("fresh", "lost", "thinned", "seconds")
+_THINNED: Final = "thinned"
+"""In older reports, of readings that were not sent since no more were wanted; to an answer they are as good as lost."""
+PASSING: Final = ("fresh", "lost", _THINNED, "seconds")
 """Members of a report that hold for the time before it alone."""
-_REPORT = ("run", "epoch", "pending", "private", "all", "motes", "fresh", "lost", "thinned", "seconds")
+_REPORT = ("run", "epoch", "pending", "private", "all", "motes", "fresh", "lost", _THINNED, "seconds")
 
 
 def read_report(item: Any) -> Report:
@@ -300,8 +296,7 @@ def read_report(item: Any) -> Report:
         item.get("all", False) is True,
         item.get("motes", False) is not False,
         item.get("fresh", False) is True,
-        _whole(item, "lost"),
-        _whole(item, "thinned"),
+        _whole(item, "lost") + _whole(item, _THINNED),
         _seconds(item),
     )
 

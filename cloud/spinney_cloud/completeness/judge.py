@@ -310,10 +310,8 @@ class Judge:
     def _lost(self, at: float, entry: Reported) -> None:
         report = entry.report
         since = at - report.seconds - LOSS_SECONDS
-        counts: tuple[tuple[Why, int], ...] = (("lost", report.lost), ("thinned", report.thinned))
-        for why, count in counts:
-            if count:
-                self._note(Reason(why, None, entry.client, since, at))
+        if report.lost:
+            self._note(Reason("lost", None, entry.client, since, at))
 
     def _is_kept(self, at: float, seconds: float) -> None:
         begun = self.since if self._kept_until is None else self._kept_until

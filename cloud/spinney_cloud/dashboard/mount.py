@@ -46,7 +46,7 @@ async def dashboard(app: FastAPI, api: Api) -> AsyncIterator[None]:
     _add_routes(page, live)
     shell.define(api)
     core.app.config.socket_io_js_transports = ["websocket"]
-    core.app.config.quasar_config["loadingBar"]["skipHijack"] = True  # else it runs along with each question of ours
+    core.app.config.quasar_config["loadingBar"]["skipHijack"] = True  # else it runs with each of our requests
     ui.run_with(
         page,
         title="Spinney",

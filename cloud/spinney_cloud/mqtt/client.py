@@ -44,7 +44,7 @@ class WindowFull(MqttError):
 
 
 class _Sent:
-    """A message of ours without its PUBACK."""
+    """A published message without its PUBACK."""
 
     __slots__ = ("future", "payload", "retain", "sent", "size", "topic")
 
@@ -88,7 +88,7 @@ class MqttClient:
         self.connections = 0
         self.received = 0
         self.acknowledged = 0
-        """Messages of ours."""
+        """Published messages."""
         self.resent = 0
         self.refused: set[str] = set()
         """Filters that the server does not grant."""
@@ -261,7 +261,7 @@ class MqttClient:
 
     @property
     def in_flight(self) -> int:
-        """Messages of ours without their PUBACK."""
+        """Published messages without their PUBACK."""
         return len(self._in_flight)
 
     async def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> asyncio.Future[None]:

@@ -230,8 +230,8 @@ class Ingest:
 
     def stop(self) -> None:
         """Finish the batch that goes on, and end."""
-        if self._query is not None:
-            with self._writing, suppress(Py4JError, ConnectionError):  # Java may be gone already
+        if self._query is not None:  # not while holding `_writing`: Spark waits for the batch, which needs it
+            with suppress(Py4JError, ConnectionError):  # Java may be gone already
                 self._query.stop()
 
     # ---- batches
@@ -339,7 +339,7 @@ def _written(batch: DataFrame) -> pa.Table:
 
 
 def reason_of(error: PySparkException, ours: Exception | None) -> str:
-    """Why a query failed, in our own words, if one of ours stopped it, here or in a process of Spark."""
+    """Why a query failed: the text of our own exception, here or in a process of Spark, else Spark's."""
     if ours is not None:
         return str(ours)
     found = _OURS.findall(str(error))

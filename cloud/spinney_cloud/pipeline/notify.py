@@ -1,7 +1,7 @@
 """What the pipeline tells subscribers, into the notification log: once, whatever is killed when.
 
-The notifications of a record are the same whenever they are worked out, and are stored in the log's order. So the last
-message of ours says what is there already; where it is, is noted in the bucket of readers, and looked up from there on.
+The notifications of a record are the same whenever they are worked out, and are stored in the log's order. So our last
+message says what is there already; where it is, is noted in the bucket of readers, and looked up from there on.
 """
 
 from __future__ import annotations

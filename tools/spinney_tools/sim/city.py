@@ -66,8 +66,8 @@ AREAS: Mapping[str, Area] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What is simulated. `series` is a CSV file that is replayed, `columns` its names where they are not ours; `extra`
-    more entries of the motes' config.json."""
+    """What is simulated. `series` is a CSV file that is replayed, `columns` its names where they differ;
+    `extra` more entries of the motes' config.json."""
 
     motes: int = 200
     brokers: int = 5

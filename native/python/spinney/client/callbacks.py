@@ -14,13 +14,15 @@ class Caller:
         self._name = name
         self._calls = calls
         self._over = False
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self.failed = 0
 
     def start(self) -> None:
         """Begin, or go on after a callback that failed."""
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
+        with self._starting:  # nobody waits for one that has not begun
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         call = None
@@ -36,7 +38,11 @@ class Caller:
 
     def join(self) -> None:
         """After the calls have ended; does not wait for itself."""
-        while (thread := self._thread) is not None and thread is not threading.current_thread():
+        while (thread := self._newest()) is not None and thread is not threading.current_thread():
             thread.join()
             if thread is self._thread:
                 return
+
+    def _newest(self) -> threading.Thread | None:
+        with self._starting:
+            return self._thread

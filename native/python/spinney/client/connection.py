@@ -63,10 +63,11 @@ class Connection(Dialogue):
 
         ConnectionRefused or ServerUnreachable, and nothing goes on in the background, when it fails.
         """
-        if self._thread is None:
-            self._closing, self._refusal = False, None
-            self._thread = threading.Thread(target=self._run, name=f"spinney-{self.access.name}", daemon=True)
-            self._thread.start()
+        with self._state:
+            if self._thread is None:
+                self._closing, self._refusal = False, None
+                self._thread = threading.Thread(target=self._run, name=f"spinney-{self.access.name}", daemon=True)
+                self._thread.start()  # before another thread may close it
         if wait_seconds <= 0:
             return
         with self._state:
@@ -85,9 +86,9 @@ class Connection(Dialogue):
         """End it; what was published or acknowledged is written first."""
         with self._state:
             self._closing = True
+            thread, self._thread = self._thread, None
             self._state.notify_all()
         self._events.wake()
-        thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
 
