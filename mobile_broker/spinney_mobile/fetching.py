@@ -95,7 +95,6 @@ class Fetches:
         """Whether it knows that it may."""
         self._parts: deque[bytes] = deque()
         """Answers, but for the session's name."""
-        self._asked = 0
 
     def opened(self) -> None:
         """A new link: what was asked on the one before is asked no more; it may be another cloud."""

@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..completeness.answer import Why
-from ..fetch.fetching import DEFAULT_SECONDS, LONGEST_SECONDS
+from ..fetch.parts import DEFAULT_SECONDS, LONGEST_SECONDS
 from .errors import RefusedRow
 
 MAX_TEXT = 256 * 1024

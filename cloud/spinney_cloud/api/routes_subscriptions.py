@@ -15,7 +15,7 @@ from spinney.subscription_text import duration_seconds
 
 from ..completeness.answer import MAX_PAGE, MAX_REASONS, PAGE
 from ..delivery_options import DeliveryOptions, read_options
-from ..fetch.fetching import DEFAULT_SECONDS
+from ..fetch.parts import DEFAULT_SECONDS
 from ..subscriptions import Form
 from .asks import ask
 from .auth import Caller, Right, needs

@@ -24,15 +24,12 @@ from ..log_errors import LogError
 from ..names import LOG
 from ..nats_log import NatsLog
 from ..settings import Settings
-from .parts import Part, PartError, Reading, question, read_part
+from .parts import DEFAULT_SECONDS, Part, PartError, Reading, question, read_part
 from .passing import WHAT
 from .result import Claim, Fetched, FetchedBroker, FetchedReading
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_SECONDS: Final = 5.0
-LONGEST_SECONDS: Final = 30.0
-"""To wait for answers."""
 MAX_UNDER_WAY: Final = 8
 """Questions of all tenants."""
 MAX_OF_TENANT: Final = 2
@@ -43,7 +40,7 @@ BROKER_READINGS: Final = 2_000
 BROKER_BYTES: Final = 2 * 1024**2
 SLACK_SECONDS: Final = 1.0
 DRIFT: Final = 0.001
-"""By so much a broker's clock may be wrong about how long ago something was."""
+"""By so much, and so large a share, a broker may be wrong about how long ago something was."""
 
 
 @dataclass(slots=True)

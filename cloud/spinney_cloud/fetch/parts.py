@@ -21,6 +21,9 @@ from spinney import PublicationError, PublicationId
 from spinney.publication import read
 
 MEMBER: Final = "fetched"
+DEFAULT_SECONDS: Final = 5.0
+LONGEST_SECONDS: Final = 30.0
+"""To wait for answers."""
 MAX_SOURCES: Final = 10_000
 """That one broker may say are whole: as many as it may announce."""
 MAX_NAME: Final = 256

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 from spinney.client.http_access import DEFAULT, VARIABLE, HttpAccess, HttpAccessError
 
 from ..data_dir import RUN_FILE
+from ..fetch.parts import DEFAULT_SECONDS, LONGEST_SECONDS
 from ..fetch.placing import Placing
 from ..fetch.result import Fetched, read_fetched
 from ..records import Run
@@ -24,8 +25,6 @@ from .lake import Lake
 from .replay_rows import Wanted, days, within
 
 PATH = "/v1/fetch"
-SECONDS = 5.0
-LONGEST_SECONDS = 30.0
 ROOM_SECONDS = 15.0
 """For the cloud to answer, beside the time that its brokers have."""
 UNKNOWN = 401
@@ -58,7 +57,11 @@ def add_fetch_options(parser: argparse.ArgumentParser) -> None:
         help="ask a running cloud's mobile brokers for valid readings that nobody wanted, into this answer only",
     )
     group.add_argument(
-        "--fetch-seconds", type=_seconds, default=SECONDS, metavar="S", help="wait so long (default: %(default)g)"
+        "--fetch-seconds",
+        type=_seconds,
+        default=DEFAULT_SECONDS,
+        metavar="S",
+        help="wait so long (default: %(default)g)",
     )
     group.add_argument(
         "--http", metavar="URL", help=f"the cloud's HTTP address ({VARIABLE}, else that of --data, else {DEFAULT})"
