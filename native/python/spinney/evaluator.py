@@ -92,9 +92,9 @@ class Evaluator:
         """Whether `observe` can tell what a reading does. It cannot where the bit is unknown, and both are TRUE."""
         order = (epoch, publication_id.boot, publication_id.sequence)
         state = self._sources.get(publication_id.source)
-        if (state is not None and order <= state.newest) or not self._examines(publication):
+        if state is not None and (order <= state.newest or (state.setting and order[:2] == state.newest[:2])):
             return True
-        if self._begin(publication_id.source, state, order).setting is not None:
+        if self._begin(publication_id.source, state, order).setting is not None or not self._examines(publication):
             return True
         subscription = self.subscription
         return (
