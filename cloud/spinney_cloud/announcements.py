@@ -10,7 +10,7 @@
 {"session": "s1", "counts": {"sent": 240, "spared": 660}}     a tally, for people to see: kept in memory only; it may
  come along with an announcement, too
 {"session": "s1", "fetch": true}     it answers when it is asked for what it held back (see fetch/); may also come along
- with an announcement. Optional, as is health: sent only to a cloud whose answer names it in `members`.
+ with an announcement or a report. Optional, as is health: sent only to a cloud whose answer names it in `members`.
 {"session": "s1", "health": "5x"}        battery and silence of each source (see spinney.source_health): a character for
 {"session": "s1", "health": {"m7": "5"}}  each of `sources` in their order, or of those that have changed. May also come
  along with an announcement. Optional: sent only to a cloud whose answer names it in `members`.
@@ -201,6 +201,8 @@ class Reporting:
 
     session: str
     report: Any
+    fetch: bool = False
+    """It answers when it is asked for what it held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +248,10 @@ def read_announcement(item: Any, tenant: str, client: str, received: float) -> S
         return Counted(session, _counts(item["counts"]))
     if item.keys() == {"session", "health"}:
         return ToldHealth(session, _health(item["health"]))
-    if item.keys() == {"session", "report"}:
-        return Reporting(session, item["report"])
     if "fetch" in item and item["fetch"] is not True:
         raise AnnouncementError("expected true", "fetch")
+    if item.keys() - {"fetch"} == {"session", "report"}:
+        return Reporting(session, item["report"], "fetch" in item)
     if item.keys() == {"session", "fetch"}:
         return Askable(session)
     place = _place(item.get("place"))

@@ -255,6 +255,9 @@ class BrokerService:
             report = read_report(said.report)
         except AnnouncementError as error:
             raise Refusal(422, str(error), path=error.path) from None
+        if said.fetch:
+            async with self._order:
+                await self._askable(tenant, client, Askable(said.session))
         announcement = self.announcements.get(tenant, client)
         is_current = announcement is not None and announcement.session == said.session and announcement.away is None
         self._announced.labels("reported" if is_current else "ignored").inc()

@@ -32,6 +32,8 @@ from spinney.compiled import compile_filter
 from .valid import Kept
 
 MEMBER: Final = "fetch"
+REPORT_SECONDS: Final = 30.0
+"""From the cloud's first answer on a link: until then a report has gone, if it wants any."""
 MAX_PARTS: Final = 64
 """Of answers on their way; a question that finds so many is not answered."""
 MAX_READINGS: Final = 10_000
@@ -81,7 +83,7 @@ class Stopped:
 
 
 class Fetches:
-    """Of one uplink: `offer` says that it can be `asked`; then `next` until it is None."""
+    """Of one uplink: `along` or `offer` says that it can be `asked`; then `next` until it is None."""
 
     def __init__(self, max_payload: Callable[[], int]) -> None:
         self.look: Callable[[Question], Stopped] | None = None
@@ -93,24 +95,36 @@ class Fetches:
         """Whether the cloud asks such questions."""
         self._is_told = False
         """Whether it knows that it may."""
+        self.due: float | None = None
+        """When it is told so by a message of its own, if no report has gone before."""
         self._parts: deque[bytes] = deque()
         """Answers, but for the session's name."""
 
     def opened(self) -> None:
         """A new link: what was asked on the one before is asked no more; it may be another cloud."""
         self._is_known = self._is_told = False
+        self.due = None
         self._parts.clear()
 
-    def answered(self, reply: Mapping[str, Any]) -> None:
+    def answered(self, reply: Mapping[str, Any], now: float) -> None:
         """The cloud has answered an announcement."""
         members = reply.get("members")
         self._is_known = reply.get("ok") is True and isinstance(members, list) and MEMBER in members
+        if self._is_known and not self._is_told and self.due is None:
+            self.due = now + REPORT_SECONDS
 
-    def offer(self, session: str) -> bytes | None:
-        """That this broker can be asked, once on a link."""
+    def along(self, report: bytes) -> bytes:
+        """A report, which also says that this broker can be asked: once on a link, and without one more message."""
         if self._is_told or not self._is_known:
+            return report
+        self._is_told, self.due = True, None
+        return report[:-1] + b',"%b":true}' % MEMBER.encode()
+
+    def offer(self, session: str, now: float) -> bytes | None:
+        """The same, where no report has gone for long."""
+        if self._is_told or not self._is_known or self.due is None or now < self.due:
             return None
-        self._is_told = True
+        self._is_told, self.due = True, None
         return _json({"session": session, MEMBER: True})
 
     def asked(self, item: Any) -> None:

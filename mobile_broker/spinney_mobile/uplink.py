@@ -271,8 +271,8 @@ class Uplink:
         if (part := self.fetches.next(self._presence.session)) is not None:
             connection.publish(self._access.topic("ann"), self._batches.packing.text(part), at_most_once=True)
             return now
-        dues = (self._batches.due(now), self._presence.due, self.tally.due, self.reports.due, self._withdrawals.due)
-        return min((due for due in dues if due is not None), default=None)
+        dues = [one.due for one in (self._presence, self.tally, self.reports, self.fetches, self._withdrawals)]
+        return min((due for due in (self._batches.due(now), *dues) if due is not None), default=None)
 
     def _announce(self, connection: LoopConnection, now: float) -> None:
         """What is due of who we are. The cloud's answer acknowledges an announcement: at first it goes at QoS 0."""
@@ -283,8 +283,8 @@ class Uplink:
         if (tally := self.tally.next(self._presence.session, now)) is not None:
             connection.publish(self._access.topic("ann"), packing.text(tally))
         if (report := self.reports.next(self._presence.session, now)) is not None:
-            connection.publish(self._access.topic("ann"), packing.text(report))
-        if (offer := self.fetches.offer(self._presence.session)) is not None:
+            connection.publish(self._access.topic("ann"), packing.text(self.fetches.along(report)))
+        if (offer := self.fetches.offer(self._presence.session, now)) is not None:
             connection.publish(self._access.topic("ann"), packing.text(offer))
 
     def _unanswered(self) -> None:
@@ -357,7 +357,7 @@ class Uplink:
         before = self._presence.error
         taken = self._presence.replied(reply)
         self.reports.replied(reply, time.monotonic())
-        self.fetches.answered(reply)
+        self.fetches.answered(reply, time.monotonic())
         if taken is not None:
             self.on_announced(taken)
         if self._presence.error not in (None, before):

@@ -11,7 +11,7 @@ from coordinator_kit import Kit, until_so
 from servers import NatsServer
 
 from spinney_cloud.announcement_table import Announcements
-from spinney_cloud.announcements import Announcement, AnnouncementError, Askable, decode, read_announcement
+from spinney_cloud.announcements import Announcement, AnnouncementError, Askable, Reporting, decode, read_announcement
 from spinney_cloud.fetch import askable
 
 NO2 = {"NO2": {"min": 0, "max": 400}}
@@ -40,6 +40,9 @@ async def can_be_asked(kit: Kit, client: str, session: str = "s1") -> None:
 
 def test_a_broker_says_that_it_can_be_asked_and_that_is_kept() -> None:
     assert read_announcement({"session": "s1", "fetch": True}, "default", "b1", 1.0) == Askable("s1")
+    report = {"session": "s1", "report": {"run": "r", "epoch": 1}}
+    assert read_announcement(report, "default", "b1", 1.0) == Reporting("s1", report["report"])
+    assert read_announcement({**report, "fetch": True}, "default", "b1", 1.0) == Reporting("s1", report["report"], True)
     assert not read(said("m1")).fetch
     one = read(said("m1", fetch=True))
     assert one.fetch

@@ -11,11 +11,13 @@ import pytest
 from deciding_kit import NOW, Edge, active, sample
 
 from spinney_mobile import fetching, whole
-from spinney_mobile.fetching import Fetches, Question, QuestionError, Stopped, read_question
+from spinney_mobile.fetching import REPORT_SECONDS, Fetches, Question, QuestionError, Stopped, read_question
 from spinney_mobile.settings import Rule
 from spinney_mobile.whole import MARK_SECONDS, Whole
 
 KNOWN = {"temp": 20.0, "valid_for": 60.0}
+ASKS = {"ok": True, "members": ["health", "fetch"]}
+REPORT = b'{"session":"s1","report":{"epoch":7}}'
 ASKED = {
     "id": "q1", "filter": "temp > 10", "since": 3600, "until": 0, "slack": 5, "readings": 100, "bytes": 100_000,
 }  # fmt: skip
@@ -151,14 +153,26 @@ def test_answers_that_nobody_takes_are_bounded_and_end_with_their_link(monkeypat
 def test_only_a_cloud_that_asks_such_questions_is_told_that_it_may_once_on_each_link() -> None:
     fetches = Bench().fetches
     for reply in ({"ok": True}, {"ok": True, "members": ["health"]}, {"ok": False, "members": ["fetch"]}):
-        fetches.answered(reply)
-        assert fetches.offer("s1") is None
+        fetches.answered(reply, 0.0)
+        assert fetches.offer("s1", 1e9) is None
+        assert (fetches.along(REPORT), fetches.due) == (REPORT, None)
     for session in ("s1", "s2"):
         fetches.opened()
-        assert fetches.offer(session) is None
-        fetches.answered({"ok": True, "members": ["health", "fetch"]})
-        assert fetches.offer(session) == b'{"session":"%b","fetch":true}' % session.encode()
-        assert fetches.offer(session) is None
+        assert fetches.offer(session, 1e9) is None
+        fetches.answered(ASKS, 5.0)
+        fetches.answered(ASKS, 9.0)
+        assert fetches.due == 5.0 + REPORT_SECONDS
+        assert fetches.offer(session, 34.9) is None
+        assert fetches.offer(session, 35.0) == b'{"session":"%b","fetch":true}' % session.encode()
+        assert (fetches.offer(session, 1e9), fetches.along(REPORT), fetches.due) == (None, REPORT, None)
+
+
+def test_a_report_says_along_that_this_broker_can_be_asked() -> None:
+    fetches = Bench().fetches
+    fetches.answered(ASKS, 5.0)
+    assert fetches.along(REPORT) == b'{"session":"s1","report":{"epoch":7},"fetch":true}'
+    fetches.answered(ASKS, 6.0)
+    assert (fetches.along(REPORT), fetches.offer("s1", 1e9), fetches.due) == (REPORT, None, None)
 
 
 # ---- what must not be told

@@ -215,7 +215,10 @@ class Phone:
             self._spent.tallies += 1
             self._spent.footprint.publish(f"spinney/{self.name}/ann", self._batches.packing.text(tally))
         if (report := self._reports.next(self._presence.session, now)) is not None:
+            report = self._fetches.along(report)
             self._spent.footprint.publish(f"spinney/{self.name}/ann", self._batches.packing.text(report))
+        if (offer := self._fetches.offer(self._presence.session, now)) is not None:
+            self._spent.footprint.publish(f"spinney/{self.name}/ann", self._batches.packing.text(offer))
         if step.raws is not None:
             self._measure(step.raws, now)
 
@@ -253,9 +256,7 @@ class Phone:
         answer = {"request": "ann", "ok": True, "session": self._presence.session, **asked}
         self._spent.footprint.answer(f"spinney/{self.name}/reply", self._cloud.packed(self.name, answer))
         self._reports.replied(answer, now)
-        self._fetches.answered(answer)
-        if (offer := self._fetches.offer(self._presence.session)) is not None:
-            self._spent.footprint.publish(f"spinney/{self.name}/ann", packing.text(offer))
+        self._fetches.answered(answer, now)
         if self._presence.replied(answer) is not None:
             self._announcer.departed(now)
 
