@@ -29,8 +29,8 @@ PIPE_BYTES = 65_536
 MAX_NOTES = 600
 
 INTERRUPTED_AT = """
-import os, signal, sys, threading
-from spinney_tools.sub import main
+import importlib, os, signal, sys, threading
+main = importlib.import_module(f"spinney_tools.{sys.argv.pop(1)}").main
 
 class Condition(threading.Condition):
     left = int(sys.argv.pop(1))
@@ -174,7 +174,7 @@ def test_sub_whose_reader_does_not_read_ends(mosquitto: MosquittoServer) -> None
 def test_sub_ends_if_ctrl_c_comes_while_its_main_thread_has_a_lock(mosquitto: MosquittoServer, at: int) -> None:
     """A KeyboardInterrupt there would leave it locked."""
     with StandIn(mosquitto.mqtt_port) as cloud:
-        arguments = [str(at), "air: NO2 > 40", "--name", "ana", "--server", url(mosquitto)]
+        arguments = ["sub", str(at), "air: NO2 > 40", "--name", "ana", "--server", url(mosquitto)]
         with subprocess.Popen(
             [sys.executable, "-c", INTERRUPTED_AT, *arguments],
             env={**CLEAN, **PATHS},

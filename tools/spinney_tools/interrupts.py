@@ -9,6 +9,9 @@ from __future__ import annotations
 import select
 import signal
 import socket
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Self
@@ -24,6 +27,8 @@ class Interrupts:
         """How many have come."""
         self.raising = False
         """Set while one is to raise KeyboardInterrupt: where the main thread may wait for a reader of its output."""
+        self.error: Exception | None = None
+        """What the first work that failed has raised."""
         self._here, self._there = socket.socketpair()
         self._here.setblocking(False)
         self._there.setblocking(False)
@@ -54,3 +59,39 @@ class Interrupts:
         select.select([self._here], [], [], seconds)
         with suppress(BlockingIOError):
             self._here.recv(4096)
+
+    def start(self, work: Callable[[], None]) -> Work:
+        """On a thread of its own."""
+        started = Work(work, self)
+        started.start()
+        return started
+
+    def wait_for(self, work: Work, count: int, seconds: float | None = None) -> bool:
+        """Until it is over, and True; or until so many signals have come, or so long."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while not work.over and self.count < count:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            self.wait(left)
+        return work.over
+
+
+class Work(threading.Thread):
+    """What a command does beside its main thread; nothing waits for it when the program ends."""
+
+    def __init__(self, work: Callable[[], None], interrupts: Interrupts) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self._interrupts = interrupts
+        self.over = False
+
+    def run(self) -> None:
+        """Keep what it raises for the main thread, and wake that."""
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001  # raised again by the main thread
+            self._interrupts.error = self._interrupts.error or error
+        finally:
+            self.over = True
+            self._interrupts.wake()

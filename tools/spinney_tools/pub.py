@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import secrets
 import sys
+import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 
 from spinney.client import ClientError, NotStored, Publisher
 from spinney.errors import PublicationError, SpinneyError
 
 from .client_options import DONE, ERROR, INTERRUPTED, REFUSED, add_access, advice, certificate, password, say
+from .interrupts import Interrupts
 from .match.errors import InputError
 from .match.progress import Progress
 from .match.readings import MAX_LINE_BYTES, STANDARD_INPUT, Batch, batches, total_bytes
 
 CONNECT_SECONDS = 3.0
 """To reach the server. With an outbox on disk it need not be there at all."""
+END_SECONDS = 10.0
+"""To close the link, beyond what --timeout gives to what is not stored yet."""
+REPORT_SECONDS = 1.0
+"""To say what is stored after a second Ctrl-C, if nobody reads it."""
 LINGER_MS = 5.0
 MAX_PLACES = 200_000
 """Publications under way of which it is known where they stood: more than fit into the outbox."""
@@ -36,7 +44,9 @@ examples:
 Each publication is numbered and kept until the cloud says that it is stored, over lost links too; with --outbox also
 over the end of this command: the next one sends it.
 
-exit codes: 0 all is stored, 1 some were refused, 2 something was wrong, 130 stopped by Ctrl-C
+After Ctrl-C nothing more is read, and what was published is waited for as at the end. A second one does not wait.
+
+exit codes: 0 all is stored, 1 some were refused, 2 something was wrong, 130 stopped by Ctrl-C or SIGTERM
 """
 
 
@@ -77,6 +87,9 @@ class _Run:
         self._names: list[str] = options.readings
         self._places: OrderedDict[str, str] = OrderedDict()
         self._bad = 0
+        self._wrong_input = False
+        self._ending = False
+        self._publishing = threading.Lock()
         self._start = time.monotonic()
         total = None if self._is_pairs() else total_bytes(self._names)
         self._progress = Progress(sys.stderr, total, time.monotonic) if sys.stderr.isatty() else None
@@ -94,32 +107,48 @@ class _Run:
 
     def run(self) -> int:
         """Publishes everything, and waits; what was published before an error or Ctrl-C is stored, too."""
-        status = None
+        with Interrupts() as interrupts:
+            publishing = interrupts.start(self._publish_all)
+            interrupts.wait_for(publishing, 1)
+            self._ending = True
+            closing = interrupts.start(self._close)
+            interrupts.wait_for(closing, 2, self._options.timeout + END_SECONDS)
+            if interrupts.error is None:
+                count = interrupts.count
+                report = interrupts.start(self._report)
+                interrupts.wait_for(report, count + 1, REPORT_SECONDS if count > 1 else None)
+            if interrupts.error is not None:
+                raise interrupts.error
+        status = INTERRUPTED if interrupts.count else self._status()
+        if not (publishing.over and closing.over and report.over):
+            os._exit(status)  # one that waits for a reader of its words may hold up an orderly end
+        return status
+
+    def _status(self) -> int:
+        if self._wrong_input or self._bad or self._publisher.waiting:
+            return ERROR
+        return REFUSED if self._publisher.counts.refused else DONE
+
+    def _publish_all(self) -> None:
         try:
             self._publisher.connect(0.0 if self._options.outbox else CONNECT_SECONDS)
             self._read()
             self._flush()
-        except KeyboardInterrupt:
-            status = INTERRUPTED
         except InputError as error:
+            self._wrong_input = True
             self._tell(f"spinney pub: {error}")
-            status = ERROR
-        finally:
-            left = self._close()
-        self._report(left)
-        if status is not None:
-            return status
-        return ERROR if left or self._bad else REFUSED if self._publisher.counts.refused else DONE
+        except ClientError:
+            if not self._ending:
+                raise
 
-    def _close(self) -> int:
-        """How many publications may not be stored."""
+    def _close(self) -> None:
+        """Waits for what is published, if there is a link."""
         if self._progress:
             self._progress.clear()
-        try:
-            self._publisher.close(self._options.timeout if self._publisher.connected else 0.0)
-        except NotStored as error:
-            return error.count
-        return self._publisher.waiting
+        end = time.monotonic() + (self._options.timeout if self._publisher.connected else 0.0)
+        self._publishing.acquire(timeout=max(end - time.monotonic(), 0.0))  # not given back: no more is published
+        with suppress(NotStored):
+            self._publisher.close(max(end - time.monotonic(), 0.0))
 
     def _flush(self) -> None:
         try:
@@ -143,6 +172,8 @@ class _Run:
             done = 0
             for batch in batches(name):
                 self._take(name, batch)
+                if self._ending:
+                    return
                 done = batch.bytes_read
                 if self._progress:
                     self._progress.show(before + done, self._publisher.counts.published)
@@ -150,6 +181,8 @@ class _Run:
 
     def _take(self, name: str, batch: Batch) -> None:
         for number, line in enumerate(batch.lines, batch.first_line):
+            if self._ending:
+                return
             if line is None:
                 self._wrong(f"{name}:{number}", f"the line is longer than {MAX_LINE_BYTES} bytes")
             elif line.strip():
@@ -157,7 +190,9 @@ class _Run:
 
     def _publish(self, place: str, line: bytes) -> None:
         try:
-            receipt = self._publisher.publish(json.loads(line))
+            publication = json.loads(line)
+            with self._publishing:
+                receipt = self._publisher.publish(publication)
         except UnicodeDecodeError:
             self._wrong(place, "not UTF-8")
         except json.JSONDecodeError as error:
@@ -186,12 +221,12 @@ class _Run:
             self._progress.clear()
         say(text)
 
-    def _report(self, left: int) -> None:
-        counts = self._publisher.counts
+    def _report(self) -> None:
+        counts, left = self._publisher.counts, self._publisher.waiting
         seconds = time.monotonic() - self._start
         if self._options.json:
             item = {"stored": counts.stored, "refused": counts.refused, "bad": self._bad, "left": left}
-            print(json.dumps({**item, "seconds": round(seconds, 3)}))
+            print(json.dumps({**item, "seconds": round(seconds, 3)}), flush=True)
             return
         parts = [f"{counts.stored:,} stored in {seconds:.1f} s"]
         parts += [f"{counts.refused:,} refused"] if counts.refused else []

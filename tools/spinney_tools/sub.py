@@ -8,9 +8,8 @@ import queue
 import re
 import secrets
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -21,7 +20,7 @@ from spinney.errors import SpinneyError, SyntaxError
 
 from .client_options import DONE, ERROR, OptionError, add_access, advice, certificate, discard_output, password, say
 from .colours import COLOURS, coloured
-from .interrupts import Interrupts
+from .interrupts import Interrupts, Work
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 3.0
@@ -101,38 +100,24 @@ class _Run:
         self._handles: list[Handle] = []
         self._interrupts = Interrupts()
         self._ending = False
-        self._ended = False
-        self._error: Exception | None = None
         self._colour = not options.json and sys.stdout.isatty()
 
     def run(self) -> int:
         """Prints, while other threads subscribe and unsubscribe, until Ctrl-C, SIGTERM or the count."""
-        with self._interrupts:
-            beginning = self._start(self._begin)
+        with self._interrupts as interrupts:
+            beginning = interrupts.start(self._begin)
             try:
                 self._print()
             except KeyboardInterrupt:
                 discard_output()
             finally:
                 self._ending = True
-                self._start(partial(self._finish, beginning))
-                self._wait_for_end()
-        if self._error is not None:
-            raise self._error
+                ending = interrupts.start(partial(self._finish, beginning))
+                if not interrupts.wait_for(ending, interrupts.count + 1, END_SECONDS):
+                    say("ended without the cloud's word: subscriptions may go on there")
+        if interrupts.error is not None:
+            raise interrupts.error
         return DONE
-
-    def _start(self, work: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=self._do, args=(work,), daemon=True)
-        thread.start()
-        return thread
-
-    def _do(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001  # raised again by the main thread
-            self._error = self._error or error
-        finally:
-            self._interrupts.wake()
 
     def _begin(self) -> None:
         try:
@@ -179,7 +164,7 @@ class _Run:
 
     def _next(self) -> Notification | None:
         """None at the end."""
-        while not self._interrupts.count and self._error is None:
+        while not self._interrupts.count and self._interrupts.error is None:
             try:
                 return self._found.get_nowait()
             except queue.Empty:
@@ -199,17 +184,14 @@ class _Run:
     def _width(self) -> int:
         return max(len(handle.sid) for handle in self._handles)
 
-    def _finish(self, beginning: threading.Thread) -> None:
+    def _finish(self, beginning: Work) -> None:
         """Unsubscribes, as far as the cloud answers, and says what is left behind."""
-        try:
-            if self._subscriber.connected:
-                beginning.join(ANSWER_SECONDS)  # what has been asked for may be granted yet
-            left = [] if self._options.keep else self._unsubscribe()
-            self._subscriber.close()
-            for text in left:
-                say(text)
-        finally:
-            self._ended = True
+        if self._subscriber.connected:
+            beginning.join(ANSWER_SECONDS)  # what has been asked for may be granted yet
+        left = [] if self._options.keep else self._unsubscribe()
+        self._subscriber.close()
+        for text in left:
+            say(text)
 
     def _unsubscribe(self) -> list[str]:
         left: list[str] = []
@@ -220,14 +202,6 @@ class _Run:
             except ClientError as error:
                 left.append(f"{handle.sid} goes on in the cloud: {error}")
         return left
-
-    def _wait_for_end(self) -> None:
-        """Not for ever, and not after another Ctrl-C."""
-        end, before = time.monotonic() + END_SECONDS, self._interrupts.count
-        while not self._ended and self._interrupts.count == before and (left := end - time.monotonic()) > 0:
-            self._interrupts.wait(left)
-        if not self._ended:
-            say("ended without the cloud's word: subscriptions may go on there")
 
 
 def _say_connection(up: bool, reason: str) -> None:
