@@ -80,7 +80,7 @@ class Active:
         is_disjoint: bool = True,
     ) -> None:
         self.digest = digest
-        self.kind = kind
+        self.kind: Kind = kind
         self.feed = condition
         self.state = state
         """Of the kind state: the whole subscription."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from spinney.client.dialogue import Dialogue
 from spinney_mobile.active import ActiveFilter
 from spinney_mobile.broker import Broker
 from spinney_mobile.cells import H3
+from spinney_mobile.fetching import Fetches
 from spinney_mobile.outbox import Outbox
 from spinney_mobile.packing import unpacked
 from spinney_mobile.place import Fix
@@ -102,14 +104,15 @@ class Overheard:
         self._monkeypatch.setattr(kind, name, called)
 
     def _published(self, _: object, topic: str, payload: bytes, *, at_most_once: bool = False) -> None:
-        """Tallies and reports are by real time, which here goes by slowly."""
+        """Tallies, reports and what goes with these are by real time, which here goes by slowly."""
         if topic.startswith("spinney/edge/") and not self._is_by_real_time(topic, payload):
             self.footprint.publish(topic, payload, at_most_once=at_most_once)
 
     def _is_by_real_time(self, topic: str, payload: bytes) -> bool:
         if not topic.endswith("/ann"):
             return False
-        return json.loads(unpacked(payload)).keys() in ({"session", "counts"}, {"session", "report"})
+        said = json.loads(unpacked(payload)).keys() - {"fetch"}
+        return said in ({"session"}, {"session", "counts"}, {"session", "report"})
 
     def _arrived(self, _uplink: Uplink, message: Any) -> None:
         if message.topic.endswith("/act"):
@@ -231,9 +234,9 @@ class Life:
     def _is_active(self) -> bool:
         """Whether the cloud has told of what follows from the announcement."""
         wanted = Coordinator(Filters(), TEXTS).desired({**self.broker.announcer.body(), "session": "any"})
-        active = self.broker.decider.filters
-        told = {digest: ActiveFilter.from_json(one.to_json()) for digest, one in wanted.items()}
-        return dict(active) == told
+        active = {digest: replace(one, start=0) for digest, one in self.broker.decider.filters.items()}
+        told = {digest: replace(ActiveFilter.from_json(one.to_json()), start=0) for digest, one in wanted.items()}
+        return active == told
 
 
 def pace(speed: float) -> None:
@@ -246,6 +249,7 @@ def modelled(monkeypatch: pytest.MonkeyPatch) -> tuple[list[list[int]], list[int
     """The same way in the bench's model: counts at the end of each sample."""
     monkeypatch.setattr(Tally, "next", lambda *_: None)
     monkeypatch.setattr(Reports, "next", lambda *_: None)
+    monkeypatch.setattr(Fetches, "offer", lambda *_: None)
     filters, spent = Filters(), Spent()
     phone = Phone("edge", SOURCE, Coordinator(filters, TEXTS), filters, spent)
     grid, now = H3(), setting.START_S

@@ -175,9 +175,12 @@ def test_a_subscription_that_has_ended_is_due_no_more() -> None:
 def test_a_label_may_speak_of_other_sources() -> None:
     source = "WHEN x > 2 UNTIL x <= 2"
     digest = form_of(parse(source)).digest
-    label = Label(Mark("m1", (1, 1, 1), True, None), (Mark("m2", (1, 1, 1), True, None),))
+    label = Label(Mark("m1", (1, 1, 1), True, None), (Mark("m2", (1, 1, 2), True, None),))
     record = readings("m1", 1, {"x": 3}, epoch=1, labels=[RowLabel(0, digest, label)])
-    assert len(check_log([(0.0, begins("s1", source)), (1.0, record)])) == 2
+    off = Label(Mark("m2", (1, 1, 1), False, None))
+    heard = readings("m2", 1, {"x": 1}, epoch=1, labels=[RowLabel(0, digest, off)])
+    assert len(check_log([(0.0, begins("s1", source)), (1.0, heard), (2.0, record)])) == 2
+    assert len(check_log([(0.0, heard), (1.0, begins("s1", source)), (2.0, record)])) == 1, "it began later (rule R3)"
 
 
 def test_silent_labels_come_after_all_rows() -> None:

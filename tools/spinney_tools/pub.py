@@ -113,14 +113,15 @@ class _Run:
             self._ending = True
             closing = interrupts.start(self._close)
             interrupts.wait_for(closing, 2, self._options.timeout + END_SECONDS)
+            works = [publishing, closing]
             if interrupts.error is None:
                 count = interrupts.count
-                report = interrupts.start(self._report)
-                interrupts.wait_for(report, count + 1, REPORT_SECONDS if count > 1 else None)
+                works.append(interrupts.start(self._report))
+                interrupts.wait_for(works[-1], count + 1, REPORT_SECONDS if count > 1 else None)
             if interrupts.error is not None:
                 raise interrupts.error
         status = INTERRUPTED if interrupts.count else self._status()
-        if not (publishing.over and closing.over and report.over):
+        if not all(work.over for work in works):
             os._exit(status)  # one that waits for a reader of its words may hold up an orderly end
         return status
 

@@ -46,6 +46,8 @@ class Host(Protocol):
     clock: Callable[[], float]
     """Seconds since 1970."""
     on_table: Callable[[str, Collection[Digest]], None]
+    bit: Callable[[Digest, str, Value | None], bool | None]
+    """The owner's bit of a source, which is 1 in no EACH value but this; None while it is not known."""
 
     def steady(self) -> float:
         """Seconds that go by whatever becomes of the clock."""
@@ -62,10 +64,6 @@ class Host(Protocol):
 
     def keep(self, mote: Mote) -> None:
         """What is known of its table must survive from now on."""
-
-    def bit(self, digest: Digest, source: str, value: Value | None) -> bool | None:
-        """The owner's bit of a source, which is 1 in no EACH value but this; None while it is not known."""
-        ...
 
 
 class Visit:
