@@ -141,6 +141,8 @@ def test_pub_that_nobody_answers_ends_while_it_connects(tmp_path: Path, keeps: b
             link, _ = silent.accept()
             with link:
                 link.recv(1)  # of CONNECT
+                if keeps:  # it reads beside connecting
+                    wait_until(lambda: any(b'"n":' in file.read_bytes() for file in tmp_path.glob("outbox/*.seg")))
                 said = ends(process)
         assert said.startswith("0 stored in ")
         assert ("1 kept in " in said) is keeps
