@@ -38,7 +38,7 @@ ACK_WAIT_SECONDS = 10
 """After it, what a client has not acknowledged is sent again; see mqtt.sessions for why that is not 30."""
 HANDSHAKE_SECONDS = 10
 """For TLS, and for a client to say who it is: slow links, busy machines. nats-server's defaults are 2 s and 3 s."""
-DISK_SECONDS = 30
+DISK_SECONDS = 10
 """For a disk that stalls. nats-server's 5 s are over sooner, and then it closes the connection without a CONNACK or
 PUBACK: of each client that comes or publishes meanwhile."""
 WITH_DISK_SECONDS = (2, 12)

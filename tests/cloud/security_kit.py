@@ -211,12 +211,27 @@ class Client:
         self.gathered[leaf].put(orjson.loads(message.payload) if message.payload else None)
 
     def __enter__(self) -> Self:
-        self.paho.connect(HOST, self._port)
-        self.paho.loop_start()
+        self._connect()
+        wait_until(self._is_answered, f"CONNACK for {self.name}", 2 * SECONDS)
         self.refused = not self.connects.get(timeout=SECONDS)
         if not self.refused and self._leaves:
             assert all(self.subscribe(*(f"spinney/{self.name}/{leaf}" for leaf in self._leaves)))
         return self
+
+    def _connect(self) -> None:
+        self.paho.connect(HOST, self._port)
+        self.paho.loop_start()
+
+    def _is_answered(self) -> bool:
+        """A server that hung up without a CONNACK, since its store did not answer it in time, is asked again."""
+        has_ended = not self.ends.empty()
+        if not self.connects.empty():
+            return True
+        if has_ended:
+            self.ends.get_nowait()
+            self.paho.loop_stop()
+            self._connect()
+        return False
 
     def __exit__(self, *_error: object) -> None:
         self.paho.disconnect()

@@ -130,6 +130,7 @@ def test_each_process_and_nats_server_may_be_killed_and_all_goes_on(cloud: Cloud
         kit.publish("sub/hot", "NO2 > 40")
         assert kit.next("reply")["ok"]
         for value, name in enumerate((*PROCESSES, "nats-server"), start=50):
+            wait_until(lambda: health(cloud), "all are ready: none is killed while another one starts")
             victim = cloud.child(name)
             assert victim
             kill(victim.pid)

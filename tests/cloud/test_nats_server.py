@@ -112,7 +112,7 @@ def test_how_long_a_disk_may_stall_is_told_to_a_server_that_knows_it(
     settings = configure({"data": str(tmp_path / "data")}, {}).settings
     with DataDir(tmp_path / "data") as data:
         text = nats_server.configuration(settings, data, NatsPorts(4222, 1883), "", version)
-    assert ('js_api_timeout: "30s"' in text) is is_told
+    assert ('js_api_timeout: "10s"' in text) is is_told
     assert nats_server.version_of(tmp_path / "missing") == ()
 
 

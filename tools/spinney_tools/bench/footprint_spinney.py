@@ -53,6 +53,8 @@ MAX_PAYLOAD: Final = 1024 * 1024
 """As the cloud says it in its first answer."""
 PREFIX: Final = "Zm9vYmFy"
 """Of the names of batches, as long as a broker's."""
+STATE_START: Final = 1_000
+"""Where in the log a subscription began: brokers are told so of states."""
 
 
 class Filters:
@@ -75,7 +77,8 @@ class Filters:
         """What is left of it with what was announced; None if nothing there can match."""
         if (digest, key) not in self._active:
             serves = broker.knowledge.serves(needs.prepared)
-            self._active[digest, key] = specialised(digest, needs, broker.knowledge, None) if serves else None
+            found = specialised(digest, needs, broker.knowledge, None, STATE_START) if serves else None
+            self._active[digest, key] = found
         return self._active[digest, key]
 
     def pushed(self, item: Mapping[str, Any]) -> Pushed:
