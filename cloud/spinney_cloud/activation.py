@@ -22,7 +22,7 @@ import orjson
 
 from spinney import FALSE, UNKNOWN, ContentSubscription, Forest, disjoint, feed, parse
 from spinney.covers import Prepared
-from spinney.evaluator import may_be_upstream
+from spinney.evaluator import may_overlap_upstream
 from spinney.expression import Filter, In, Literal, Property, conjunction, properties
 from spinney.simplify import simplify
 from spinney.subscription import StateSubscription, Subscription
@@ -55,7 +55,7 @@ class Needs:
         self.names = set(properties(self.feed))
         if isinstance(subscription, StateSubscription):
             self.is_disjoint = disjoint(subscription.enter, subscription.exit)
-            if may_be_upstream(subscription):
+            if self.is_disjoint or may_overlap_upstream(subscription):
                 self.kind = "state"
                 for part in (subscription.enter, subscription.exit):
                     self.names |= properties(part)

@@ -74,6 +74,10 @@ class ActiveFilter:
         """The feed of a local subscription."""
         return cls(LOCAL + key, "content", ContentSubscription(filter=wanted), wanted)
 
+    def begins_again(self, before: ActiveFilter) -> bool:
+        """Whether a subscription more has begun with it, so that no bit is known any longer."""
+        return self.start > before.start
+
     @cached_property
     def text(self) -> str:
         """As people read it."""

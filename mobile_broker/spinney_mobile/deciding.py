@@ -107,14 +107,14 @@ class Decider:
         running = OwnerFilter(one.subscription)
         if before is not None:
             running.restore(self._states[one.digest].snapshot())
-            if one.start > before.start:
+            if one.begins_again(before):
                 running.begin_again()
         for source, snapshot in self._kept.pop(one.digest, {}).items():
             running.restore_source(source, snapshot)
             self._held[source] = None
         self._states[one.digest] = running
         self._index.put(one.digest, one.subscription, running.evaluator)
-        if before is not None and one.start > before.start:
+        if before is not None and one.begins_again(before):
             for source in running.sources():
                 self._note(one.digest, source, None)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spinney.evaluator import Evaluator, may_be_upstream
+from spinney.evaluator import Evaluator, may_overlap_upstream
 from spinney.feed import feed
 from spinney.identity import Duplicates, Lateness, PublicationId
 from spinney.label import Label, Mark
@@ -38,9 +38,10 @@ class Wanted:
 
     def place(self, source: str, epoch: int) -> Place:
         """Some filters are evaluated in the cloud whatever their table says (rule S2)."""
-        if epoch == 0 or not isinstance(self.subscription, StateSubscription) or not may_be_upstream(self.subscription):
+        if epoch == 0 or not isinstance(self.subscription, StateSubscription):
             return "cloud"
-        return self.places(source, epoch)
+        may_be_upstream = self.disjoint or may_overlap_upstream(self.subscription)
+        return self.places(source, epoch) if may_be_upstream else "cloud"
 
     @property
     def may_be_doubtful(self) -> bool:

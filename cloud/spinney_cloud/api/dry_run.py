@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -105,7 +105,7 @@ class Replay:
         try:
             for item in earlier.records(self._goes_on):
                 self._goes_on(0)
-                self._tell_fetched(lambda placing, item=item: placing.before(item.sequence, item.arrival))  # type: ignore[misc]
+                self._tell_fetched_before(item.sequence, item.arrival)
                 self.since = item.arrival if self.since is None else self.since
                 self.until = item.arrival
                 if isinstance(item.record, Publications):
@@ -147,7 +147,7 @@ class Replay:
             return
         self.since = message.time if self.since is None else self.since
         self.until = message.time
-        self._tell_fetched(lambda placing: placing.before(message.sequence, message.time))
+        self._tell_fetched_before(message.sequence, message.time)
         self.bytes_read += len(message.data)
         if isinstance(record, Publications):
             self.rows += sum(run.length for run in record.runs)
@@ -155,8 +155,12 @@ class Replay:
                 self.judge.heard(message.time, record.runs)
         self._tell(record, message.sequence, message.time)
 
-    def _tell_fetched(self, due: Callable[[Placing], Iterator[Given]]) -> None:
-        for item in () if self.placing is None else due(self.placing):
+    def _tell_fetched_before(self, sequence: int, arrival: float) -> None:
+        if self.placing is not None:
+            self._tell_fetched(self.placing.before(sequence, arrival))
+
+    def _tell_fetched(self, given: Iterable[Given]) -> None:
+        for item in given:
             assert isinstance(item.record, Publications)
             self.since = item.arrival if self.since is None else self.since
             self.until = max(item.arrival, self.until or item.arrival)
@@ -167,7 +171,8 @@ class Replay:
     def finish(self, now: float) -> None:
         """What has fallen due since the last record."""
         if not self.ended:
-            self._tell_fetched(lambda placing: placing.rest(self.engine.sequence))
+            if self.placing is not None:
+                self._tell_fetched(self.placing.rest(self.engine.sequence))
             self._tell(Tick(), self.engine.sequence + 1, now)
         elif self.placing is not None:
             self.placing.give_up()

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spinney import Label, Mark, Notification, StateFilter, StateSubscription, TopK, TopKSubscription, disjoint, parse
-from spinney.evaluator import may_be_upstream
+from spinney.evaluator import may_overlap_upstream
 
 from .batch import Reading
 
@@ -147,8 +147,9 @@ class StateSubscribed(Subscribed):
         if self.state is None:
             subscription = parse(self.normal)
             assert isinstance(subscription, StateSubscription)
-            self._may_be_upstream = may_be_upstream(subscription)
-            self.state = StateFilter(subscription, disjoint=disjoint(subscription.enter, subscription.exit))
+            is_disjoint = disjoint(subscription.enter, subscription.exit)
+            self._may_be_upstream = is_disjoint or may_overlap_upstream(subscription)
+            self.state = StateFilter(subscription, disjoint=is_disjoint)
         return self.state
 
     def _is_upstream(self, state: StateFilter, reading: Reading) -> bool:

@@ -459,4 +459,4 @@ class Motes(Acquirer):
 
 def _begins_again(before: ActiveFilter, after: ActiveFilter | None) -> bool:
     """Whether the bits of a filter mean nothing any more: nobody wants it, or one more subscription begins with it."""
-    return after is None or after.start > before.start
+    return after is None or after.begins_again(before)

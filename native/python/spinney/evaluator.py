@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .covers import disjoint
 from .expression import Value
 from .feed import as_content
 from .identity import PublicationId
@@ -220,10 +219,11 @@ class Evaluator:
         self._sources = OrderedDict((source, state_from_json(*state)) for source, *state in snapshot["sources"])
 
 
-def may_be_upstream(subscription: StateSubscription) -> bool:
-    """Whether a mote or an owner may keep its bits (rule S2): else they are the cloud's, which needs its whole feed."""
-    if disjoint(subscription.enter, subscription.exit):
-        return True
+def may_overlap_upstream(subscription: StateSubscription) -> bool:
+    """Whether motes and owners may keep its bits although enter and exit are not proven disjoint (rule S2).
+
+    Else they are the cloud's, which needs its whole feed.
+    """
     return not (subscription.debounce or subscription.dead_band or subscription.reorder or as_content(subscription))
 
 

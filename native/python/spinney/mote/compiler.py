@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from spinney.covers import disjoint
 from spinney.domain import NULL
-from spinney.evaluator import may_be_upstream
+from spinney.evaluator import may_overlap_upstream
 from spinney.expression import TRUE, Property
 from spinney.feed import feed
 from spinney.known import Known
@@ -163,7 +163,7 @@ class _State:
     def _obstacles_to_leaving_open(self, overlaps: bool) -> list[str]:
         """Why the mote cannot leave single samples to the broker (rule S2)."""
         what = "enter and exit are not proven disjoint" if overlaps else ROUNDED
-        if overlaps and not may_be_upstream(self._subscription):
+        if overlaps and not may_overlap_upstream(self._subscription):
             return [f"{what}: the cloud keeps the bit (rule S2)"]
         if self._subscription.debounce or self._band is not None:
             return [f"{what}, and it has debounce or a dead band: the broker keeps the bit (rule S2)"]

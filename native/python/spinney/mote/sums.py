@@ -164,7 +164,7 @@ class _Pairs:
 
 
 def _pairs(terms: Terms, number: int, comparison: Compare, mote: Mote) -> _Pairs | None:
-    """None where it is no sum of two attributes, or there are others that cancel out."""
+    """None unless it is a sum of two attributes, and no other attribute cancels out."""
     if [len(factors) for _, factors in terms] != [1, 1] or len(properties(comparison)) != len(terms):
         return None
     (by, (first,)), (other_by, (second,)) = terms
